@@ -1,0 +1,111 @@
+"""The sessions of this repository. `nox` alone runs those that must be green; CI runs the same.
+
+Each session installs what it needs into an environment of its own; nothing is taken from the
+machine but Python and the package index.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import tomllib
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.sessions = ["generate", "lint", "types", "tests", "lowest"]
+nox.options.error_on_missing_interpreters = True
+
+ROOT = Path(__file__).parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CODE = ("src", "codegen", "plugins", "tests", "benchmarks", "noxfile.py")
+#: What the `lowest` session runs inside plain `nox`; `nox -s lowest -- tests plugins` runs all.
+LOWEST = ("tests/wire", "tests/session", "tests/loop", "tests/cli", "plugins")
+
+
+def group(name: str) -> list[str]:
+    """The requirements of one dependency group of pyproject.toml."""
+    return list(PYPROJECT["dependency-groups"][name])
+
+
+def lowest_bounds(requirements: list[str]) -> list[str]:
+    """Every `name>=version` as `name==version`."""
+    return [re.sub(r">=", "==", requirement, count=1) for requirement in requirements]
+
+
+@nox.session
+def generate(session: nox.Session) -> None:
+    """Render schema/ into the generated files; red, with the diff, if that changed anything."""
+    session.install("attrs", "pyyaml", "jinja2")
+    session.run("python", "-m", "codegen", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, floors, and the freshness of the generated files."""
+    session.install("-e", ".[codegen]", *group("lint"))
+    session.run("ruff", "check", *session.posargs, ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+    session.run("python", "-m", "codegen", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy strict and basedpyright strict on everything, generated code too."""
+    session.install("-e", ".[codegen]", "nox", *group("test"), *group("types"))
+    session.run("mypy")
+    session.run("basedpyright")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The ordinary tests; `nox -s tests -- tests/kernel -x` runs some."""
+    session.install("-e", ".[codegen]", "hatchling", *group("test"), *group("types"))
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """The lower bounds of pyproject.toml really work."""
+    wanted = list(PYPROJECT["project"]["dependencies"])
+    wanted += PYPROJECT["project"]["optional-dependencies"]["codegen"] + group("test")
+    session.install("-e", ".[codegen]", *lowest_bounds(wanted))
+    session.run("pytest", "-q", *(session.posargs or LOWEST))
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job on a fresh machine: the built wheel, the scripted model, the real tools."""
+    session.install(".")
+    home = Path(tempfile.mkdtemp(prefix="dsh-demo-"))
+    env = {"DSH_HOME": str(home)}
+    session.run("dsh", "run", "--profile", "demo", *(session.posargs or ["Show me"]), env=env)
+    session.run("dsh", "sessions", "verify", "--all", env=env)
+    session.log(f"the session's log is below {home / 'sessions'}")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmarks at full size; `nox -s bench -- --small` for a quick look."""
+    session.install(".")
+    env = {"PYTHONDONTWRITEBYTECODE": ""}
+    session.run("python", "-m", "benchmarks", *session.posargs, env=env)
+
+
+@nox.session
+def fmt(session: nox.Session) -> None:
+    """Rewrite the formatting of hand-written code."""
+    session.install(*group("lint"))
+    session.run("ruff", "check", "--fix-only", ".")
+    session.run("ruff", "format", ".")
+
+
+@nox.session(venv_backend="none")
+def clean(session: nox.Session) -> None:
+    """Remove caches and builds."""
+    for name in ("build", "dist", ".mypy_cache", ".ruff_cache", ".pytest_cache"):
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+    session.log("clean")

@@ -1,0 +1,132 @@
+"""JSON values as dsh keeps them: read once, checked, and frozen for ever.
+
+What comes in: plain Python values. What goes out: the same value built of `FrozenDict`, tuples and
+scalars, or `InvalidJson` naming the path of the first part that JSON cannot carry without loss.
+Nothing here knows of files, events or encodings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import copysign, isfinite
+from typing import Final, NoReturn, TypeAlias
+
+from typing_extensions import override
+
+__all__ = [
+    "EMPTY_OBJECT",
+    "FrozenDict",
+    "InvalidJson",
+    "JsonObject",
+    "JsonValue",
+    "frozen_array",
+    "frozen_json",
+    "frozen_object",
+]
+
+JsonValue: TypeAlias = (
+    "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+)
+JsonObject: TypeAlias = Mapping[str, JsonValue]
+
+INT_MAX: Final = 2**53 - 1
+DEPTH_MAX: Final = 200
+
+
+class InvalidJson(ValueError):
+    """A value that JSON cannot carry without loss. `path` names the part, as in `$.a[1]`."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+class FrozenDict(dict[str, JsonValue]):
+    """A dict whose changing methods raise; a subclass of dict, so encoders take it as it is."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError("this value is frozen: it is (or will be) logged; build a new dict instead")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    @override
+    def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, JsonValue]]]:
+        return FrozenDict, (dict(self),)
+
+
+EMPTY_OBJECT: Final[JsonObject] = FrozenDict()
+
+
+def _frozen_scalar(value: object, path: str) -> JsonValue:
+    match value:
+        case None | bool():
+            return value
+        case int():
+            if not -INT_MAX <= value <= INT_MAX:
+                raise InvalidJson(path, f"integer {value} is beyond ±(2**53 - 1); use a string")
+            return int(value)
+        case float():
+            if not isfinite(value):
+                raise InvalidJson(path, f"{value!r} is not a JSON number; use null or a string")
+            if value == 0 and copysign(1, value) < 0:
+                raise InvalidJson(path, "-0.0 loses its sign in JSON; use 0.0")
+            return float(value)
+        case str():
+            return _frozen_text(value, path)
+        case _:
+            raise InvalidJson(path, f"{type(value).__name__} is not a JSON value; convert it first")
+
+
+def _frozen_text(value: str, path: str) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidJson(
+                path, f"lone surrogate at index {error.start}; decode with errors='replace' first"
+            ) from None
+    return str(value)
+
+
+def frozen_json(value: object, path: str = "$", depth: int = 0) -> JsonValue:
+    """Check and freeze `value`, in one pass. Raises InvalidJson with the path of the first fault.
+
+    Refused: NaN and infinities, -0.0, integers beyond ±(2**53 - 1), lone surrogates, keys that are
+    not str, sets, bytes, cycles and nesting deeper than 200. Tuples become (stay) tuples.
+    """
+    if type(value) is FrozenDict:
+        return value
+    if depth > DEPTH_MAX:
+        raise InvalidJson(path[:80], f"nested deeper than {DEPTH_MAX}, or cyclic; flatten it")
+    if isinstance(value, Mapping):
+        fields: dict[str, JsonValue] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidJson(path, f"key {key!r} is not a string; use str({key!r})")
+            fields[_frozen_text(key, path)] = frozen_json(item, f"{path}.{key}", depth + 1)
+        return FrozenDict(fields)
+    if isinstance(value, list | tuple):
+        return tuple(
+            frozen_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)
+        )
+    return _frozen_scalar(value, path)
+
+
+def frozen_object(value: object) -> JsonObject:
+    """`frozen_json` for a value that must be an object at its top."""
+    frozen = frozen_json(value)
+    if not isinstance(frozen, Mapping):
+        raise InvalidJson("$", f"{type(value).__name__} where an object is due")
+    return frozen
+
+
+def frozen_array(value: object) -> tuple[JsonValue, ...]:
+    """`frozen_json` for a value that must be a list at its top."""
+    frozen = frozen_json(value)
+    if not isinstance(frozen, tuple):
+        raise InvalidJson("$", f"{type(value).__name__} where a list is due")
+    return frozen
