@@ -1,0 +1,144 @@
+"""The generator's own life: missing, written, fresh, stale, orphan; always the same text."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codegen.__main__ import main
+from codegen.generate import changes, load, wanted_files
+
+ROOT = Path(__file__).parents[2]
+DIGEST = """
+import hashlib, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from codegen.generate import load, wanted_files
+root = pathlib.Path(sys.argv[1])
+print(hashlib.sha256(repr(sorted(wanted_files(load(root), root).items())).encode()).hexdigest())
+"""
+DEMO = "src/dsh/catalog/demo.py"
+
+
+def check(root: Path) -> int:
+    """`--check`, which writes nothing."""
+    return main(["--check", "--root", str(root)])
+
+
+@pytest.mark.holds("CAT03")
+def test_missing_written_fresh(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(small) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert f"codegen: missing: {DEMO}" in told
+    assert told[-1] == "codegen: not as the schema says; run: python -m codegen"
+    assert not (small / "src").exists()
+
+    count = len(wanted_files(load(small), small))
+    assert main(["--root", str(small)]) == 1
+    written = capsys.readouterr()
+    assert f"+++ b/{DEMO}" in written.out
+    assert written.err == f"codegen: wrote {count} files\n"
+
+    assert check(small) == 0
+    assert main(["--root", str(small)]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.holds("CAT03")
+def test_an_edited_schema_makes_stale_files(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--root", str(small)])
+    schema = small / "schema/events/demo.yaml"
+    schema.write_text(schema.read_text("utf-8").replace("It is done.", "It was done."), "utf-8")
+    capsys.readouterr()
+    assert check(small) == 1
+    told = capsys.readouterr()
+    assert '+    """`demo/done` (durable): It was done.' in told.out
+    assert f"codegen: stale: {DEMO}" in told.err
+    assert main(["--root", str(small)]) == 1
+    assert check(small) == 0
+
+
+@pytest.mark.holds("CAT03")
+def test_an_edited_file_is_found_and_put_back(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--root", str(small)])
+    good = (small / DEMO).read_bytes()
+    (small / DEMO).write_bytes(good + b"\nEDITED = True\n")
+    capsys.readouterr()
+    assert check(small) == 1
+    assert "-EDITED = True" in capsys.readouterr().out
+    for damage in (good.replace(b"\n", b"\r\n"), good + b"\xff"):
+        (small / DEMO).write_bytes(damage)
+        assert check(small) == 1
+    main(["--root", str(small)])
+    assert (small / DEMO).read_bytes() == good
+
+
+@pytest.mark.holds("CAT03")
+def test_an_orphan_is_found_and_removed(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--root", str(small)])
+    orphan = small / "src/dsh/catalog/gone.py"
+    orphan.write_text("GONE = 1\n", "utf-8")
+    capsys.readouterr()
+    assert check(small) == 1
+    assert "codegen: orphan: src/dsh/catalog/gone.py" in capsys.readouterr().err
+    assert main(["--root", str(small)]) == 1
+    assert not orphan.exists()
+    assert check(small) == 0
+
+
+@pytest.mark.holds("CAT03")
+def test_faults_write_nothing(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--root", str(small)])
+    before = (small / DEMO).read_bytes()
+    (small / "schema/records/more.yaml").write_text("ids: {LostId: Nobody.}\n", "utf-8")
+    capsys.readouterr()
+    assert main(["--root", str(small)]) == 2
+    told = capsys.readouterr().err.splitlines()
+    remedy = "remove it, or say under public: who does"
+    assert told == [
+        f"schema/records/more.yaml:1:15: unused-type: nothing uses LostId; {remedy}",
+        "codegen: 1 fault in the schema",
+    ]
+    assert (small / DEMO).read_bytes() == before
+
+
+@pytest.mark.holds("CAT03")
+def test_the_repository_is_as_its_schema_says() -> None:
+    stale = [change.path for change in changes(ROOT, wanted_files(load(ROOT), ROOT))]
+    assert not stale, f"run: python -m codegen ({stale})"
+
+
+@pytest.mark.holds("CAT04")
+def test_the_same_schema_gives_the_same_text_everywhere(tmp_path: Path) -> None:
+    def digest(seed: str, cwd: Path) -> str:
+        run = subprocess.run(
+            [sys.executable, "-c", DIGEST, str(ROOT)],
+            env={**os.environ, "PYTHONHASHSEED": seed},  # noqa: TID251
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return run.stdout
+
+    first = digest("1", ROOT)
+    assert first == digest("2", tmp_path)
+    assert len(first.strip()) == len(hashlib.sha256().hexdigest())
+
+
+@pytest.mark.holds("CAT04")
+def test_every_generated_file_says_where_it_comes_from() -> None:
+    for path, text in wanted_files(load(ROOT), ROOT).items():
+        first = text.partition("\n")[0]
+        assert path == "pyproject.toml" or "@generated by codegen from " in first, path
+        assert text.endswith("\n"), path
+        assert not text.endswith("\n\n"), path
+        assert str(ROOT) not in text, path
