@@ -1,0 +1,154 @@
+"""Runs of streamed deltas in few bytes, decoded to exactly what was appended.
+
+What comes in: consecutive events, or the lines of a log in order. What goes out: lines, or the
+same events. A delta that continues the block of the event before it needs no envelope of its own:
+the row `[seq, ms, piece, ms, piece, …]` says where it starts, and for each delta how many
+milliseconds later it came and what it said. Everything else of it equals the event before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import orjson
+
+from dsh.catalog import assistant
+from dsh.catalog.records import ReasoningDeltaChunk, TextDeltaChunk, ToolCallDeltaChunk
+from dsh.wire.envelope import StoredEvent
+from dsh.wire.lines import encode_line, event_of
+from dsh.wire.payloads import NotJson, WireFault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    Delta: TypeAlias = "TextDeltaChunk | ReasoningDeltaChunk | ToolCallDeltaChunk"
+
+__all__ = ["RowReader", "encode_rows"]
+
+#: Pieces in one row at most, so that no row grows without bound.
+ROW_PIECES: Final = 4096
+_DELTAS: Final = (TextDeltaChunk, ReasoningDeltaChunk, ToolCallDeltaChunk)
+
+
+def _delta_of(event: StoredEvent | None) -> Delta | None:
+    if event is None or type(event.data) is not assistant.Chunk:
+        return None
+    chunk = event.data.chunk
+    return chunk if isinstance(chunk, _DELTAS) else None
+
+
+def _piece_if_continues(before: StoredEvent, event: StoredEvent) -> str | None:
+    """The text of `event` if all else of it follows from `before`; else None."""
+    if type(event.data) is not assistant.Chunk or type(before.data) is not assistant.Chunk:
+        return None
+    new, old = event.data, before.data
+    if (
+        event.seq != before.seq + 1
+        or new.step != old.step
+        or new.turn != old.turn
+        or event.v != before.v
+        or event.owner != before.owner
+        or event.ignorable != before.ignorable
+    ):
+        return None
+    match new.chunk, old.chunk:
+        case (TextDeltaChunk(index=index, text=text), TextDeltaChunk(index=same)):
+            return text if index == same else None
+        case (ReasoningDeltaChunk(index=index, text=text), ReasoningDeltaChunk(index=same)):
+            return text if index == same else None
+        case (ToolCallDeltaChunk() as call, ToolCallDeltaChunk() as prior):
+            alike = (call.index, call.id, call.name) == (prior.index, prior.id, prior.name)
+            return call.arguments_delta if alike else None
+        case _:
+            return None
+
+
+def encode_rows(
+    events: Sequence[StoredEvent],
+    *,
+    encoded: Sequence[bytes | None] | None = None,
+    before: StoredEvent | None = None,
+) -> bytes:
+    """All of `events` as lines, each with its newline.
+
+    `before` is the event of the line above, or None at the start of a file or when it is not
+    known. `encoded` holds the payload's JSON of each event where the caller already has it.
+    """
+    lines: list[bytes] = []
+    row: list[int | str] = []
+    for index, event in enumerate(events):
+        piece = None if before is None else _piece_if_continues(before, event)
+        if piece is None or before is None:
+            if row:
+                lines.append(orjson.dumps(row))
+                row = []
+            lines.append(encode_line(event, None if encoded is None else encoded[index]))
+        else:
+            if not row or len(row) > 2 * ROW_PIECES:
+                if row:
+                    lines.append(orjson.dumps(row))
+                row = [event.seq]
+            row += (event.time - before.time, piece)
+        before = event
+    if row:
+        lines.append(orjson.dumps(row))
+    lines.append(b"")
+    return b"\n".join(lines)
+
+
+class RowReader:
+    """Reads the event lines of one log in order. It remembers the newest event, nothing else."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before: StoredEvent | None = None
+
+    def read(self, line: bytes) -> list[StoredEvent]:
+        """The events of the next line, without its newline: one, or those of a packed row.
+
+        Raises WireFault, also when a packed row does not follow a delta it could continue.
+        """
+        try:
+            row: object = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise NotJson(f"not JSON: {error}") from None
+        if isinstance(row, list):
+            events = self._unpack(cast("list[object]", row))
+        else:
+            events = [event_of(row, line)]
+        self._before = events[-1]
+        return events
+
+    def _unpack(self, row: list[object]) -> list[StoredEvent]:
+        before = self._before
+        delta = _delta_of(before)
+        if before is None or delta is None:
+            raise WireFault("a packed row that follows no streamed delta")
+        if len(row) < 3 or len(row) % 2 == 0 or type(row[0]) is not int or row[0] != before.seq + 1:  # noqa: PLR2004
+            raise WireFault(f"a packed row that does not go on at seq {before.seq + 1}")
+        chunk = cast("assistant.Chunk", before.data)
+        turn, step, time, seq = chunk.turn, chunk.step, before.time, before.seq
+        events: list[StoredEvent] = []
+        for place in range(1, len(row), 2):
+            later, piece = row[place], row[place + 1]
+            if type(later) is not int or type(piece) is not str or time + later < 0:
+                raise WireFault("a packed row that is not [seq, ms, piece, ms, piece, …]")
+            seq += 1
+            time += later
+            data = assistant.Chunk(turn=turn, step=step, chunk=_another(delta, piece))
+            events.append(
+                StoredEvent(before.type, seq, time, data, before.v, before.owner, before.ignorable)
+            )
+        return events
+
+
+def _another(delta: Delta, piece: str) -> Delta:
+    match delta:
+        case TextDeltaChunk(index=index):
+            return TextDeltaChunk(index=index, text=piece)
+        case ReasoningDeltaChunk(index=index):
+            return ReasoningDeltaChunk(index=index, text=piece)
+        case ToolCallDeltaChunk(index=index, id=call_id, name=name):
+            return ToolCallDeltaChunk(index=index, id=call_id, name=name, arguments_delta=piece)
