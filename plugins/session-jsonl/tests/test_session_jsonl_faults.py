@@ -1,0 +1,283 @@
+"""Faults at every call to the disk: told, healed, and nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+from errno import EDQUOT, EIO, ENOSPC, EPERM
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from typing_extensions import override
+
+from dsh.errors import SessionBusy, SessionError, StorageFailed
+from dsh.session import verify
+from dsh.testing import LogWriting
+from dsh.testing.logs import header
+from dsh.wire import StoredEvent, encode_line
+from dsh_plugins.session_jsonl import Disk, JsonlStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from dsh.seams.persistence import WriteHandle
+
+T = TypeVar("T")
+
+
+class Faulty(Disk):
+    """A disk that fails at one call, and lets a write take half of its bytes before that."""
+
+    def __init__(self, at: int, code: int) -> None:
+        self.at = at
+        self.code = code
+        self.calls: list[str] = []
+        self.healed = False
+
+    def call(self, name: str, act: Callable[[], T]) -> T:
+        self.calls.append(name)
+        if not self.healed and len(self.calls) > self.at:
+            raise OSError(self.code, os.strerror(self.code))
+        return act()
+
+    @override
+    def open(self, path: Path, flags: int) -> int:
+        return self.call("open", lambda: super(Faulty, self).open(path, flags))
+
+    @override
+    def write(self, fd: int, data: memoryview, at: int) -> int:
+        half = data[: max(1, len(data) // 2)]
+        return self.call("write", lambda: super(Faulty, self).write(fd, half, at))
+
+    @override
+    def sync(self, fd: int) -> None:
+        self.call("sync", lambda: super(Faulty, self).sync(fd))
+
+    @override
+    def truncate(self, fd: int, length: int) -> None:
+        self.call("truncate", lambda: super(Faulty, self).truncate(fd, length))
+
+    @override
+    def stat(self, fd: int) -> os.stat_result:
+        return self.call("stat", lambda: super(Faulty, self).stat(fd))
+
+    @override
+    def link(self, source: Path, target: Path) -> None:
+        self.call("link", lambda: super(Faulty, self).link(source, target))
+
+    @override
+    def rename(self, source: Path, target: Path) -> None:
+        self.call("rename", lambda: super(Faulty, self).rename(source, target))
+
+    @override
+    def unlink(self, path: Path) -> None:
+        self.call("unlink", lambda: super(Faulty, self).unlink(path))
+
+    @override
+    def make_folder(self, path: Path) -> None:
+        self.call("make_folder", lambda: super(Faulty, self).make_folder(path))
+
+    @override
+    def lock(self, fd: int) -> None:
+        self.call("lock", lambda: super(Faulty, self).lock(fd))
+
+
+def three_batches() -> tuple[tuple[StoredEvent, ...], list[tuple[int, int]]]:
+    log = LogWriting()
+    for _ in range(3):
+        log.whole_turn("hi", "a", "b", "c")
+    events = tuple(log.session.events)
+    step = len(events) // 3
+    return events, [(0, step), (step, 2 * step), (2 * step, len(events))]
+
+
+def log_of(root: Path) -> Path:
+    return next(root.rglob("session.jsonl"))
+
+
+def drafts_of(root: Path) -> list[Path]:
+    return list(root.rglob("*.tmp"))
+
+
+def lines(events: tuple[StoredEvent, ...]) -> list[bytes]:
+    return [encode_line(event) for event in events]
+
+
+async def tried(disk: Faulty, act: Callable[[], Awaitable[None]]) -> bool:
+    """Do it; if the disk refuses, heal the disk and say so."""
+    try:
+        await act()
+    except StorageFailed:
+        disk.healed = True
+        return False
+    return True
+
+
+async def a_life(root: Path, disk: Faulty) -> None:
+    """Create, append three batches, sync each; whatever fails is done again once."""
+    store = JsonlStore(root, now_ms=lambda: 5, disk=disk)
+    events, batches = three_batches()
+    made: list[WriteHandle] = []
+
+    async def create() -> None:
+        made.append(await store.create(header()))
+
+    if not await tried(disk, create):
+        await create()
+    handle = made[0]
+    acknowledged = 0
+    for first, last in batches:
+        batch = events[first:last]
+        if not await tried(disk, partial(handle.append, batch)):
+            assert handle.next_seq == first, "a refused batch is refused as a whole"
+            await stored_so_far(root, events, at_least=acknowledged)
+            await handle.append(batch)
+        if not await tried(disk, handle.flush):
+            await handle.flush()
+        acknowledged = last
+        await stored_so_far(root, events, at_least=last)
+    if not await tried(disk, handle.aclose):
+        await handle.aclose()
+
+
+async def stored_so_far(root: Path, events: tuple[StoredEvent, ...], *, at_least: int) -> None:
+    """What a stranger reads is a prefix of what was appended, with all that was acknowledged."""
+    reader = JsonlStore(root, now_ms=lambda: 5)
+    try:
+        log = await reader.read("s")
+    except SessionError:
+        assert at_least == 0
+        return
+    assert len(log.events) >= at_least
+    assert lines(log.events) == lines(events)[: len(log.events)]
+
+
+@pytest.mark.parametrize("code", [ENOSPC, EIO, EDQUOT])
+async def test_a_fault_at_any_call_is_told_and_heals(tmp_path: Path, code: int) -> None:
+    sound = Faulty(10**9, code)
+    await a_life(tmp_path / "sound", sound)
+    assert {"open", "write", "sync", "stat", "link", "unlink", "lock"} <= set(sound.calls)
+    events, _ = three_batches()
+    for at in range(len(sound.calls)):
+        root = tmp_path / str(at)
+        await a_life(root, Faulty(at, code))
+        fresh = JsonlStore(root, now_ms=lambda: 5)
+        log = await fresh.read("s")
+        assert lines(log.events) == lines(events), f"fault at call {at}, {sound.calls[at]}"
+        assert verify(log) == ()
+        await (await fresh.open("s", "write")).aclose()
+        assert not drafts_of(root)
+
+
+async def test_a_disk_that_stays_full_keeps_the_log_as_it_was(tmp_path: Path) -> None:
+    disk = Faulty(10**9, ENOSPC)
+    store = JsonlStore(tmp_path, now_ms=lambda: 5, disk=disk)
+    events, batches = three_batches()
+    handle = await store.create(header())
+    await handle.append(events[: batches[0][1]])
+    path = log_of(tmp_path)
+    before = path.read_bytes()
+    disk.at = len(disk.calls) + 2  # its stat and half of the rows still succeed
+    with pytest.raises(StorageFailed, match="No space left on device") as refused:
+        await handle.append(events[batches[1][0] :])
+    assert str(path) in refused.value.message
+    log = await JsonlStore(tmp_path, now_ms=lambda: 5).read("s")
+    assert lines(log.events)[: batches[0][1]] == lines(events)[: batches[0][1]]
+    disk.healed = True
+    await handle.append(events[batches[1][0] :])
+    await handle.aclose()
+    assert path.read_bytes().startswith(before)
+    assert lines((await store.read("s")).events) == lines(events)
+
+
+async def test_after_a_failed_sync_the_rows_are_written_again(tmp_path: Path) -> None:
+    disk = Faulty(10**9, EIO)
+    store = JsonlStore(tmp_path, now_ms=lambda: 5, disk=disk)
+    events, batches = three_batches()
+    handle = await store.create(header())
+    await handle.append(events[: batches[0][1]])
+    await handle.append(events[batches[1][0] :])
+    disk.at = len(disk.calls)
+    with pytest.raises(StorageFailed, match="sync failed"):
+        await handle.flush()
+    disk.healed, disk.calls = True, []
+    await handle.flush()
+    assert "write" in disk.calls
+    assert disk.calls[-1] == "sync"
+    disk.calls = []
+    await handle.flush()
+    assert disk.calls == []
+    await handle.aclose()
+    assert lines((await store.read("s")).events) == lines(events)
+
+
+class NoLinks(Disk):
+    """A file system without hard links."""
+
+    @override
+    def link(self, source: Path, target: Path) -> None:
+        raise OSError(EPERM, "Operation not permitted")
+
+
+async def test_without_hard_links_the_log_is_renamed_into_place(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path, now_ms=lambda: 5, disk=NoLinks())
+    events, _ = three_batches()
+    handle = await store.create(header())
+    await handle.append(events)
+    await handle.aclose()
+    assert lines((await store.read("s")).events) == lines(events)
+    assert not drafts_of(tmp_path)
+
+
+class NoLocks(Disk):
+    """A file system without locks."""
+
+    @override
+    def lock(self, fd: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+
+@pytest.mark.holds("case-054")
+async def test_without_locks_a_foreign_append_is_noticed_before_writing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    events, batches = three_batches()
+    one = await JsonlStore(tmp_path, now_ms=lambda: 5, disk=NoLocks()).create(header())
+    await one.append(events[: batches[0][1]])
+    assert "has no locks" in caplog.text
+    two = await JsonlStore(tmp_path, now_ms=lambda: 5, disk=NoLocks()).open("s", "write")
+    await two.append(events[batches[1][0] : batches[1][1]])
+    path = log_of(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(SessionBusy, match="somebody else changed it"):
+        await one.append(events[batches[1][0] :])
+    assert path.read_bytes() == before
+    await two.append(events[batches[2][0] :])
+    await two.aclose()
+    await one.aclose()
+
+
+async def test_a_deleted_log_is_noticed_before_writing(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path, now_ms=lambda: 5)
+    events, batches = three_batches()
+    handle = await store.create(header())
+    await handle.append(events[: batches[0][1]])
+    log_of(tmp_path).unlink()
+    with pytest.raises(SessionBusy, match="was deleted"):
+        await handle.append(events[batches[1][0] :])
+    await handle.aclose()
+
+
+async def saved_file(root: Path) -> Path:
+    handle = await JsonlStore(root, now_ms=lambda: 5).create(header())
+    await handle.append(three_batches()[0])
+    await handle.aclose()
+    return log_of(root)
+
+
+async def test_a_root_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    log = await saved_file(tmp_path)
+    store = JsonlStore(log / "sessions", now_ms=lambda: 5)
+    with pytest.raises(StorageFailed, match=r"session-jsonl\.root"):
+        await store.create(header())

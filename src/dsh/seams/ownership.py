@@ -1,0 +1,166 @@
+"""Ownership of a session id among all processes of a machine: the lock file that stores share.
+
+What comes in: the path of a lock file. What goes out: a held lock, or SessionBusy that names the
+owner. The system releases the lock when its process ends, however it ends, so a lock file that a
+dead process left behind blocks nobody; process ids are shown and never trusted. What the lock
+guards is the store's affair.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import socket
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, cast
+
+import orjson
+
+from dsh.errors import SessionBusy, StorageFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LockFiles", "SessionLock", "busy"]
+
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class LockFiles:
+    """The system calls that a lock needs. Every method is one, so that a test can replace it."""
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open, private to its owner; a new file gets 0600."""
+        return os.open(path, flags, 0o600)
+
+    def close(self, fd: int) -> None:
+        """Close; a lock held through `fd` is released."""
+        os.close(fd)
+
+    def write(self, fd: int, data: memoryview, at: int) -> int:
+        """Write at an offset; returns how many bytes were taken, perhaps fewer than given."""
+        return os.pwrite(fd, data, at)
+
+    def truncate(self, fd: int, length: int) -> None:
+        """Cut the file off at `length`."""
+        os.ftruncate(fd, length)
+
+    def stat(self, fd: int) -> os.stat_result:
+        """Size, link count and identity of an open file."""
+        return os.fstat(fd)
+
+    def unlink(self, path: Path) -> None:
+        """Take a name away; a missing one is no error."""
+        path.unlink(missing_ok=True)
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and those above it, 0700; existing ones stay as they are."""
+        if not path.is_dir():
+            if path.parent != path:
+                self.make_folder(path.parent)
+            path.mkdir(mode=0o700, exist_ok=True)
+
+    def lock(self, fd: int) -> None:
+        """Take the exclusive lock of an open file, or raise BlockingIOError at once."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class SessionLock:
+    """A lock that is held from the moment it exists until `release`."""
+
+    def __init__(
+        self, files: LockFiles, path: Path, *, session_id: str, now_ms: int, plugin: str, place: str
+    ) -> None:
+        """Take the lock. Raises SessionBusy, or StorageFailed when the file cannot be made.
+
+        `plugin` is the store's name and `place` its setting that says where sessions are.
+        """
+        self._files: Final = files
+        self._log: Final = logging.getLogger(f"dsh.plugin.{plugin}")
+        self._path: Final = path
+        self._fd = -1
+        try:
+            files.make_folder(path.parent)
+            self._fd = self._take(session_id)
+            self._sign(now_ms)
+        except OSError as error:
+            self.release()
+            raise StorageFailed(
+                f"session {session_id!r} cannot be owned: {path}: {error.strerror}; "
+                f"make the folder writable, or set {plugin}.{place} to another"
+            ) from error
+
+    def release(self) -> None:
+        """Let others own the id. Idempotent."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                # While the lock is held: whoever opened the old file finds that its name is gone.
+                self._files.unlink(self._path)
+            except OSError:
+                # A lock file that stays blocks nobody: the lock goes with the descriptor.
+                self._log.info("%s: could not be removed", self._path)
+            finally:
+                self._files.close(fd)
+
+    def _take(self, session_id: str) -> int:
+        while True:
+            fd = self._files.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            try:
+                self._lock(fd, session_id)
+                if self._is_named(fd):
+                    return fd
+            except BaseException:
+                self._files.close(fd)
+                raise
+            # Its owner let go and unlinked it between our open and our lock.
+            self._files.close(fd)
+
+    def _lock(self, fd: int, session_id: str) -> None:
+        try:
+            self._files.lock(fd)
+        except BlockingIOError:
+            raise busy(session_id, os.pread(fd, 4096, 0)) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            self._log.warning(
+                "%s: this file system has no locks; two writers are noticed only when one of "
+                "them finds the log changed",
+                self._path,
+            )
+
+    def _is_named(self, fd: int) -> bool:
+        held = self._files.stat(fd)
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
+    def _sign(self, now_ms: int) -> None:
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": now_ms}
+        self._files.truncate(self._fd, 0)
+        self._files.write(self._fd, memoryview(orjson.dumps(owner)), 0)
+
+
+def busy(session_id: str, signature: bytes) -> SessionBusy:
+    """The refusal that names the owner, as far as the lock file tells."""
+    try:
+        read: object = orjson.loads(signature)
+    except orjson.JSONDecodeError:
+        read = None
+    owner = cast("dict[str, object]", read) if isinstance(read, dict) else {}
+    pid, host, started = owner.get("pid"), owner.get("host"), owner.get("started")
+    if not isinstance(pid, int) or not isinstance(host, str) or not isinstance(started, int):
+        who = "another process"
+    else:
+        since = datetime.fromtimestamp(started / 1000, UTC).isoformat(timespec="seconds")
+        here = "this process, " if pid == os.getpid() and host == socket.gethostname() else ""
+        who = f"{here}pid {pid} on {host}, since {since}"
+    return SessionBusy(
+        f"session {session_id!r} is open for writing elsewhere: {who}; "
+        "close it there, or only look at it here (reading works)"
+    )

@@ -1,0 +1,53 @@
+"""The shell seam: run one command line and say how it ended.
+
+What comes in: a command, a directory, a deadline. What goes out: the ends of its output, what was
+left out, and how the process ended: exit status, signal, deadline and leftovers, each by itself.
+A provider never lets a process outlive its command, and never keeps more output than its bound.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from attrs import frozen
+
+from dsh.kernel import ServiceKey
+
+__all__ = ["SHELL", "Shell", "ShellResult"]
+
+
+@frozen(kw_only=True, slots=True)
+class ShellResult:
+    """How one command ended. The facts are independent of each other.
+
+    `exit_code` is 0 to 255, or None if a signal ended it; `signal` is then its number. `head` and
+    `tail` are raw bytes of stdout and stderr together, `omitted` counts the bytes between them.
+    `timed_out`: the deadline ended it. `stopped_background`: processes of its group were still
+    running when the shell had exited, and were ended. `detached`: a process that left the group
+    still holds the output.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    head: bytes
+    tail: bytes
+    omitted: int
+    timed_out: bool
+    stopped_background: bool
+    detached: bool
+
+
+class Shell(ABC):
+    """Runs command lines for tools."""
+
+    @abstractmethod
+    async def run(self, command: str, *, cwd: str, timeout: float) -> ShellResult:  # noqa: ASYNC109 - the deadline is the command's, and the result tells of it
+        """Run `command` in `cwd`, at most `timeout` seconds, without input.
+
+        Raises ToolError: the directory or the shell cannot be used. Cancelled: the command's whole
+        process group is ended and waited for before `Cancelled` goes on.
+        """
+
+
+SHELL: Final[ServiceKey[Shell]] = ServiceKey("shell")
