@@ -1,0 +1,161 @@
+"""Connections: one client for one adapter, with the proxies and certificates of the environment.
+
+What comes in: the ENVIRON seam, and requests. What goes out: an httpx client that keeps
+connections alive, never retries, never follows a redirect, never sends a cookie, and reads no
+environment of its own. Loopback addresses are never proxied. TLS is set up when the first https
+request asks for it, because loading certificates costs more than a whole local reply.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from http.cookiejar import DefaultCookiePolicy
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from typing_extensions import override
+
+from dsh.errors import LlmError
+
+if TYPE_CHECKING:
+    from dsh.seams.environ import Environ
+
+__all__ = ["new_client", "proxy_for"]
+
+#: Longer than most tool calls between two steps, shorter than most servers keep a connection.
+KEEPALIVE_SECONDS: Final = 60.0
+
+
+def new_client(environ: Environ, user_agent: str) -> httpx.AsyncClient:
+    """A client for every server of one adapter. Its owner calls `aclose()`."""
+    client = httpx.AsyncClient(
+        transport=_Connections(environ),
+        trust_env=False,
+        follow_redirects=False,
+        headers={
+            "Accept": "text/event-stream",
+            # A compressed stream would be held back by proxies; it is decoded if it comes.
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": user_agent,
+        },
+    )
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    return client
+
+
+class _Connections(httpx.AsyncBaseTransport):
+    """One pool for each way out: direct or through a proxy, plain or TLS. Made on first use."""
+
+    def __init__(self, environ: Environ) -> None:
+        self._environ: Final = environ
+        self._pools: Final[dict[tuple[str | None, bool], httpx.AsyncHTTPTransport]] = {}
+        self._routes: Final[dict[str, httpx.AsyncHTTPTransport]] = {}
+
+    @override
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url
+        origin = f"{url.scheme}://{url.netloc.decode()}"
+        pool = self._routes.get(origin)
+        if pool is None:
+            way = (proxy_for(url, self._environ), url.scheme == "https")
+            pool = self._pools.get(way)
+            if pool is None:
+                pool = self._pools[way] = self._pool(*way)
+            self._routes[origin] = pool
+        return await pool.handle_async_request(request)
+
+    def _pool(self, proxy: str | None, tls: bool) -> httpx.AsyncHTTPTransport:  # noqa: FBT001
+        secure = tls or (proxy is not None and proxy.startswith("https:"))
+        try:
+            return httpx.AsyncHTTPTransport(
+                # A bare context trusts nobody, so a plain pool can never speak TLS by mistake.
+                verify=self._trust() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                http1=True,
+                http2=False,
+                trust_env=False,
+                retries=0,
+                proxy=proxy,
+                limits=httpx.Limits(
+                    max_connections=None,
+                    max_keepalive_connections=None,
+                    keepalive_expiry=KEEPALIVE_SECONDS,
+                ),
+            )
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            # The proxy's own text may hold a password.
+            raise LlmError(
+                f"the proxy of the environment cannot be used ({type(error).__name__}); set "
+                "HTTPS_PROXY to an http:// address, or NO_PROXY to the server's host",
+                code="INVALID_REQUEST",
+            ) from None
+
+    def _trust(self) -> ssl.SSLContext:
+        file, folder = self._environ.get("SSL_CERT_FILE"), self._environ.get("SSL_CERT_DIR")
+        if not file and not folder:
+            return httpx.create_ssl_context(trust_env=False)
+        try:
+            return ssl.create_default_context(cafile=file or None, capath=folder or None)
+        except (OSError, ssl.SSLError) as error:
+            raise LlmError(
+                f"SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}", code="INVALID_REQUEST"
+            ) from error
+
+    @override
+    async def aclose(self) -> None:
+        for pool in self._pools.values():
+            await pool.aclose()
+
+
+def proxy_for(url: httpx.URL, environ: Environ) -> str | None:
+    """The proxy for this address, or None for a direct connection.
+
+    `https_proxy`, `http_proxy` and `all_proxy` in small or capital letters, small first;
+    `no_proxy` lists hosts, domains, addresses, networks or `*`. Loopback is never proxied.
+    """
+    host = url.host
+    if _is_loopback(host):
+        return None
+    proxy = _variable(environ, f"{url.scheme}_proxy") or _variable(environ, "all_proxy")
+    if not proxy or _excluded(host, url.port, _variable(environ, "no_proxy")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(environ: Environ, name: str) -> str:
+    return (environ.get(name) or environ.get(name.upper()) or "").strip()
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    if address is not None:
+        return address.is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _excluded(host: str, port: int | None, rules: str) -> bool:
+    address = _address(host)
+    for rule in (part.strip().lower() for part in rules.split(",")):
+        if rule == "*":
+            return True
+        name, _, rule_port = rule.rpartition(":") if rule.count(":") == 1 else (rule, "", "")
+        if not name or (rule_port and rule_port != str(port)):
+            continue
+        if address is not None:
+            try:
+                if address in ipaddress.ip_network(name.strip("[]"), strict=False):
+                    return True
+            except ValueError:
+                continue
+        domain = name.removeprefix("*").lstrip(".")
+        if host == domain or host.endswith(f".{domain}"):
+            return True
+    return False

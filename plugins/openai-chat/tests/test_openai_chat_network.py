@@ -1,0 +1,112 @@
+"""Ways out: proxies, loopback, certificates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from typing_extensions import override
+
+from dsh.errors import LlmError
+from dsh.seams.environ import Environ
+from dsh_plugins.openai_chat.network import new_client, proxy_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Variables(Environ):
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+
+    @override
+    def get(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    @override
+    def variables(self) -> Mapping[str, str]:
+        return self.values
+
+
+PROXY = "http://proxy:3128"
+
+
+@pytest.mark.holds("case-086", "LM9")
+@pytest.mark.parametrize(
+    ("url", "variables", "expected"),
+    [
+        ("https://api.example.com/v1", {}, None),
+        ("https://api.example.com/v1", {"HTTPS_PROXY": PROXY}, PROXY),
+        ("https://api.example.com/v1", {"https_proxy": PROXY, "HTTPS_PROXY": "http://no"}, PROXY),
+        ("https://api.example.com/v1", {"HTTP_PROXY": PROXY}, None),
+        ("http://api.example.com/v1", {"HTTP_PROXY": "proxy:3128"}, PROXY),
+        ("http://api.example.com/v1", {"ALL_PROXY": PROXY}, PROXY),
+        ("https://api.example.com/v1", {"HTTPS_PROXY": PROXY, "NO_PROXY": "*"}, None),
+        ("https://api.example.com/v1", {"HTTPS_PROXY": PROXY, "NO_PROXY": ".example.com"}, None),
+        ("https://api.example.com/v1", {"HTTPS_PROXY": PROXY, "NO_PROXY": "a, example.com"}, None),
+        ("https://api.example.com/v1", {"HTTPS_PROXY": PROXY, "no_proxy": "ample.com"}, PROXY),
+        ("https://example.com:8443/", {"HTTPS_PROXY": PROXY, "NO_PROXY": "example.com:8443"}, None),
+        ("https://example.com:1/", {"HTTPS_PROXY": PROXY, "NO_PROXY": "example.com:8443"}, PROXY),
+        ("http://10.1.2.3/", {"HTTP_PROXY": PROXY, "NO_PROXY": "10.0.0.0/8"}, None),
+        ("http://11.1.2.3/", {"HTTP_PROXY": PROXY, "NO_PROXY": "10.0.0.0/8, 12.1.1.1"}, PROXY),
+        ("http://127.0.0.1:8000/", {"HTTP_PROXY": PROXY}, None),
+        ("http://127.9.9.9/", {"ALL_PROXY": PROXY}, None),
+        ("http://[::1]:8000/", {"HTTP_PROXY": PROXY}, None),
+        ("http://localhost:8000/", {"HTTP_PROXY": PROXY}, None),
+        ("http://my.localhost/", {"HTTP_PROXY": PROXY}, None),
+        ("http://localhost.example.com/", {"HTTP_PROXY": PROXY}, PROXY),
+        ("https://api.example.com/v1", {"HTTPS_PROXY": "  "}, None),
+    ],
+)
+def test_the_proxy_of_an_address(url: str, variables: dict[str, str], expected: str | None) -> None:
+    assert proxy_for(httpx.URL(url), Variables(variables)) == expected
+
+
+async def test_the_environment_of_the_process_itself_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
+    client = new_client(Variables({}), "test")
+    assert not client.trust_env
+    assert not client.follow_redirects
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "words"),
+    [
+        ("https://a.example/", {"SSL_CERT_FILE": "/nonexistent/ca.pem"}, "SSL_CERT_FILE"),
+        ("http://a.example/", {"HTTP_PROXY": "ftp://user:hush@x"}, "the proxy of the environment"),
+        ("http://a.example/", {"HTTP_PROXY": "socks5://user:hush@x:1"}, "the proxy of the env"),
+    ],
+)
+async def test_an_unusable_way_out_is_said_without_its_password(
+    url: str, variables: dict[str, str], words: str
+) -> None:
+    client = new_client(Variables(variables), "test")
+    with pytest.raises(LlmError, match=words) as caught:
+        await client.get(url)
+    assert caught.value.code == "INVALID_REQUEST"
+    assert "hush" not in str(caught.value)
+    await client.aclose()
+
+
+async def test_tls_is_set_up_only_for_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    original = httpx.create_ssl_context
+
+    def counted(*, trust_env: bool) -> object:
+        made.append("context")
+        return original(trust_env=trust_env)
+
+    monkeypatch.setattr(httpx, "create_ssl_context", counted)
+    client = new_client(Variables({}), "test")
+    with pytest.raises(httpx.ConnectError):
+        await client.get("http://127.0.0.1:9/")
+    assert made == []
+    with pytest.raises(httpx.ConnectError):
+        await client.get("https://127.0.0.1:9/")
+    assert made == ["context"]
+    await client.aclose()
