@@ -1,0 +1,41 @@
+"""The plugin `fs`: file tools for a coding agent, and the local disk behind the file seam.
+
+What comes in: calls of `read_file`, `write_file`, `edit_file`, `glob` and `grep`. What goes out:
+text within bounds, and files that are replaced whole or not at all. Which paths may be touched is
+the permissions' business, not this plugin's.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from dsh import Context, plugin
+from dsh.kernel import required
+from dsh.seams.fs import FS
+from dsh.tools import TOOLS, ToolRuntime
+from dsh_plugins.fs.intents import Intents
+from dsh_plugins.fs.local import LocalFiles
+from dsh_plugins.fs.reading import glob_tool, grep_tool, read_tool
+from dsh_plugins.fs.writing import edit_tool, write_tool
+
+__all__ = ["LocalFiles", "fs"]
+
+
+@attrs.frozen
+class _Deps:
+    tools: ToolRuntime = required(TOOLS)
+
+
+@plugin(name="fs", deps=_Deps, provides=(FS,))
+async def fs(ctx: Context, _config: None, deps: _Deps) -> None:
+    """Provide the local disk and register the five tools."""
+    files, intents = LocalFiles(), Intents(ctx)
+    ctx.provide(FS, files)
+    for tool in (
+        read_tool(files, intents),
+        write_tool(files, intents),
+        edit_tool(files, intents),
+        glob_tool(files),
+        grep_tool(files),
+    ):
+        deps.tools.register(ctx, tool)

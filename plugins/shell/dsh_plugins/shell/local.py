@@ -1,0 +1,216 @@
+"""Commands as local processes: each in a session of its own, ended with everything it started.
+
+What comes in: a command line. What goes out: a `ShellResult`, within the deadline plus a bounded
+grace. A child that keeps the pipe open does not hold the call, one that ignores TERM gets KILL,
+and output beyond the bound is counted, not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+from attrs import frozen, mutable
+from typing_extensions import override
+
+from dsh.errors import ToolError
+from dsh.seams.shell import Shell, ShellResult
+from dsh_plugins.shell.output import Ends
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dsh_plugins.shell.reaper import Reaper
+
+__all__ = ["LocalShell", "Patience"]
+
+CHUNK: Final = 65_536
+#: Tell the reaper (its pipe is our input) of this group, then become the command, without input.
+ANNOUNCED: Final = 'echo "+ $$" >&0; exec "$0" -c "$1" </dev/null'
+
+
+@frozen(kw_only=True, slots=True)
+class Patience:
+    """How long to wait, in seconds, before the next harder step."""
+
+    #: from TERM to KILL when the turn is cancelled; a person is waiting.
+    cancel: float = 0.1
+    #: from TERM to KILL at the deadline; the command may tidy up.
+    timeout: float = 2.0
+    #: for output that is still in the pipe when the shell has exited.
+    drain: float = 0.25
+    #: after KILL, for the kernel to take the processes away.
+    reap: float = 1.0
+
+
+@mutable(slots=True, eq=False)
+class _Child:
+    process: trio.Process
+    ends: Ends
+    quiet: trio.Event  # the pipe reached its end: nobody holds it any more
+
+    @property
+    def group(self) -> int:
+        return self.process.pid  # start_new_session makes the shell the leader of its group
+
+    def send(self, number: int) -> bool:
+        """Signal the whole group; 0 only asks. False: nobody in it runs any more."""
+        try:
+            os.killpg(self.group, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True  # it changed its user; it is there, and not ours to end
+        return _runs(self.group)
+
+
+def _runs(group: int) -> bool:
+    """Whether the group has a member that is more than a zombie.
+
+    Where nobody reaps orphans (a container without an init) zombies keep a group's number alive.
+    """
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208
+    except OSError:
+        return True
+    if not any(name.isdigit() for name in names):
+        return True
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            stat = Path(f"/proc/{name}/stat").read_bytes()
+        except OSError:
+            continue
+        # After the last ")": state, parent, process group. The name before it may hold anything.
+        fields = stat[stat.rfind(b")") + 2 :].split()
+        if int(fields[2]) == group and fields[0] not in (b"Z", b"X"):
+            return True
+    return False
+
+
+def _shell() -> str:
+    return "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+
+
+class LocalShell(Shell):
+    """The default provider. `environment` gives a fresh, scrubbed environment for each command."""
+
+    def __init__(
+        self,
+        environment: Callable[[], Mapping[str, str]],
+        reaper: Reaper,
+        *,
+        head: int = 15_000,
+        tail: int = 15_000,
+        patience: Patience | None = None,
+    ) -> None:
+        self._environment = environment
+        self._reaper = reaper
+        self._head = head
+        self._tail = tail
+        self._patience = patience if patience is not None else Patience()
+
+    @override
+    async def run(self, command: str, *, cwd: str, timeout: float) -> ShellResult:
+        child = await self._start(command, cwd)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read, child)
+                timed_out = await self._supervise(child, timeout)
+                stopped_background, detached = await self._settle(child)
+                nursery.cancel_scope.cancel()
+        except BaseException:  # cancelled, or interrupted, or the pipe broke: nothing stays
+            with trio.CancelScope(shield=True):
+                await self._end(child, self._patience.cancel)
+            raise
+        finally:
+            self._reaper.release(child.group)
+        head, tail, omitted = child.ends.ends()
+        status = child.process.returncode
+        assert status is not None
+        return ShellResult(
+            exit_code=status if status >= 0 else None,
+            signal=-status if status < 0 else None,
+            head=head,
+            tail=tail,
+            omitted=omitted,
+            timed_out=timed_out,
+            stopped_background=stopped_background,
+            detached=detached,
+        )
+
+    async def _start(self, command: str, cwd: str) -> _Child:
+        if "\x00" in command:
+            raise ToolError("the command holds a NUL character; a command line cannot carry one")
+        try:
+            process = await trio.lowlevel.open_process(
+                ["/bin/sh", "-c", ANNOUNCED, _shell(), command],
+                stdin=self._reaper.pipe(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=cwd,
+                env=self._environment(),
+            )
+        except OSError as error:
+            where = error.filename if error.filename is not None else cwd
+            raise ToolError(
+                f"the command could not be started in {where}: {error.strerror}"
+            ) from None
+        ends = Ends(head=self._head, tail=self._tail)
+        return _Child(process, ends, trio.Event())
+
+    async def _read(self, child: _Child) -> None:
+        stream = child.process.stdout
+        assert stream is not None
+        async with stream:
+            while data := await stream.receive_some(CHUNK):
+                child.ends.add(bytes(data))
+        child.quiet.set()
+
+    async def _supervise(self, child: _Child, timeout: float) -> bool:  # noqa: ASYNC109 - the deadline is the command's, and the result tells of it
+        """Wait for the shell to exit. True: the deadline came first, and the group was ended."""
+        with trio.move_on_after(timeout) as deadline:
+            await child.process.wait()
+        if not deadline.cancelled_caught:
+            return False
+        with trio.CancelScope(shield=True):
+            await self._end(child, self._patience.timeout)
+        return True
+
+    async def _settle(self, child: _Child) -> tuple[bool, bool]:
+        """After the shell: take the rest of its output, then end what it left running."""
+        left = False
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(self._patience.drain):
+                await child.quiet.wait()
+            left = child.send(0)
+            if left:
+                await self._end(child, self._patience.cancel)
+                with trio.move_on_after(self._patience.drain):
+                    await child.quiet.wait()
+        return left, not child.quiet.is_set()
+
+    async def _end(self, child: _Child, grace: float) -> None:
+        """TERM, a grace, KILL for whatever is left of the group; then reap the shell."""
+        if child.send(signal.SIGTERM):
+            with trio.move_on_after(grace):
+                await self._gone(child)
+            if child.send(signal.SIGKILL):
+                with trio.move_on_after(self._patience.reap):
+                    await self._gone(child)
+        with suppress(ProcessLookupError):
+            child.process.kill()
+        await child.process.wait()
+
+    async def _gone(self, child: _Child) -> None:
+        """Return when the group is empty. There is no event for that, so look every 5 ms."""
+        await child.process.wait()
+        while child.send(0):  # noqa: ASYNC110 - nothing signals that a process is gone
+            await trio.sleep(0.005)

@@ -1,0 +1,172 @@
+"""Listeners around the body: their results pass the same contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dsh import catalog as ev
+from dsh.errors import ToolError
+from dsh.hooks.live import ToolFailed, ToolRun, ToolSuccess
+from dsh.testing import (
+    EchoArgs,
+    always_review,
+    context_of,
+    echo,
+    echo_tool,
+    told,
+    wrap_execute,
+)
+
+if TYPE_CHECKING:
+    from dsh import Next
+    from dsh.hooks.live import ToolResult
+    from dsh.testing import ToolRoom
+
+
+def texts(result: ToolResult) -> list[str]:
+    return [message.id for message in result.contexts]
+
+
+def success(value: object, *, text: str = "", contexts: tuple[str, ...] = ()) -> ToolSuccess:
+    return ToolSuccess(
+        value=value,  # type: ignore[arg-type]
+        content=(ev.records.TextBlock(text=text),),
+        contexts=tuple(context_of(one) for one in contexts),
+    )
+
+
+@pytest.mark.holds("XT71", "XT07")
+async def test_a_wrapper_may_answer_without_the_body_through_the_contract(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+    ran: list[str] = []
+
+    async def body(_args: EchoArgs, _run: ToolRun) -> str:
+        ran.append("body")
+        return ""
+
+    room.tools.register(ctx, echo_tool(body))
+
+    async def cached(_call_next: Next[ToolResult]) -> ToolResult:
+        return success("from the cache", text="not what the contract renders")
+
+    wrap_execute(ctx, cached)
+    assert told(await room.run("echo")).text == "from the cache"
+    assert ran == []
+
+
+@pytest.mark.parametrize("value", [5, {"a": 1}, float("nan"), object()])
+async def test_a_wrappers_value_that_breaks_the_contract_is_a_failure(
+    room: ToolRoom, value: object
+) -> None:
+    ctx = await room.plugin("p")
+    room.tools.register(ctx, echo_tool(echo))
+
+    async def wrong(_call_next: Next[ToolResult]) -> ToolResult:
+        return success(value)
+
+    wrap_execute(ctx, wrong)
+    assert told(await room.run("echo")).code == "INVALID_TOOL_OUTPUT"
+
+
+@pytest.mark.holds("XT23")
+async def test_a_wrappers_failure_is_normalised(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+    room.tools.register(ctx, echo_tool(echo))
+
+    async def late(_call_next: Next[ToolResult]) -> ToolResult:
+        return ToolFailed(message="too slow", content=())
+
+    wrap_execute(ctx, late)
+    assert told(await room.run("echo")).text == "Error: too slow"
+
+
+@pytest.mark.holds("XT24")
+async def test_a_tool_that_went_away_has_no_contract_for_a_wrappers_value(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+    held = room.tools.register(ctx, echo_tool(echo))
+
+    async def drop(_call_next: Next[ToolResult]) -> ToolResult:
+        held.dispose()
+        return success("x", contexts=("kept",))
+
+    wrap_execute(ctx, drop)
+    finished = await room.run("echo")
+    assert told(finished).code == "INVALID_TOOL_OUTPUT"
+    assert texts(finished.result) == ["kept"]
+
+
+async def test_a_tool_that_went_away_before_the_body_is_unknown(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+    held = room.tools.register(ctx, echo_tool(echo))
+
+    async def drop(call_next: Next[ToolResult]) -> ToolResult:
+        held.dispose()
+        return await call_next()
+
+    wrap_execute(ctx, drop)
+    assert told(await room.run("echo")).code == "UNKNOWN_TOOL"
+
+
+@pytest.mark.holds("XT74")
+async def test_a_wrapper_that_raises_fails_the_call_and_skips_the_review(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+
+    async def body(_args: EchoArgs, run: ToolRun) -> str:
+        run.defer_context(context_of("deferred"))
+        return ""
+
+    room.tools.register(ctx, echo_tool(body))
+
+    async def broken(call_next: Next[ToolResult]) -> ToolResult:
+        await call_next()
+        raise ToolError("wrapper", code="W")
+
+    wrap_execute(ctx, broken)
+    always_review(ctx, ev.tools.Block(feedback=()))
+    finished = await room.run("echo")
+    assert (told(finished).text, told(finished).code) == ("Error: wrapper", "W")
+    assert texts(finished.result) == ["deferred"]
+
+
+@pytest.mark.holds("XT67")
+async def test_wrappers_see_a_raising_body_as_a_failed_result(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+    seen: list[ToolResult] = []
+
+    async def body(_args: EchoArgs, _run: ToolRun) -> str:
+        raise ValueError("x")
+
+    room.tools.register(ctx, echo_tool(body))
+
+    async def look(call_next: Next[ToolResult]) -> ToolResult:
+        seen.append(await call_next())
+        return seen[-1]
+
+    wrap_execute(ctx, look)
+    await room.run("echo")
+    assert isinstance(seen[0], ToolFailed)
+
+
+async def test_a_wrapper_may_run_the_body_again_and_the_last_attempt_counts(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+    attempts: list[int] = []
+
+    async def body(_args: EchoArgs, run: ToolRun) -> str:
+        attempts.append(1)
+        run.defer_context(context_of(f"attempt {len(attempts)}"))
+        if len(attempts) < 2:
+            raise ValueError("flaky")
+        return "done"
+
+    room.tools.register(ctx, echo_tool(body))
+
+    async def again(call_next: Next[ToolResult]) -> ToolResult:
+        first = await call_next()
+        return first if isinstance(first, ToolSuccess) else await call_next()
+
+    wrap_execute(ctx, again)
+    finished = await room.run("echo")
+    assert told(finished).text == "done"
+    assert texts(finished.result) == ["attempt 2"]
