@@ -1,0 +1,310 @@
+"""Approval at the terminal: a block that shows the whole call, and one line that answers it.
+
+What comes in: questions of `approval/request`, and what a person types. What goes out: an outcome;
+with `s` an exact rule for this session, with `n REASON` the reason as the person's next message.
+A key that was not meant for the question never answers it: what was typed before it appeared is
+dropped, only whole lines count, and only exact ones. It is used on a terminal alone; where nobody
+sits, nothing here is mounted and the seam says that nobody is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import termios
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast, final
+
+import attrs
+import trio
+from attrs import frozen
+
+from dsh import catalog as ev
+from dsh.agent import user_message
+from dsh.cli.inert import cells, inert, one_line
+from dsh.errors import AgentError
+from dsh.kernel import Context, Late, Plugin, late, plugin
+from dsh.seams.approval import SESSION_RULES, SessionRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from dsh.cli.screen import Screen
+    from dsh.hooks import JsonValue, Next
+
+__all__ = ["AnswerLines", "Approver", "Reply", "TerminalLines", "block_of", "reply_of", "terminal"]
+
+#: How long no key may have been pressed before an answer can begin, in seconds.
+QUIET: Final = 0.7
+INDENT: Final = 4
+LINE_MAX: Final = 65_536
+#: Terminals wrap what is pasted into these, so that a pasted `y` is no `y`.
+PASTE_ON: Final = "\x1b[?2004h"
+PASTE_OFF: Final = "\x1b[?2004l"
+LOCAL: Final = 3
+INPUT: Final = 0
+
+Word: TypeAlias = Literal["once", "session", "no", "view"]
+
+
+@frozen(slots=True)
+class Reply:
+    """One answer. `reason` is there only for `no`, and may be empty."""
+
+    word: Word
+    reason: str = ""
+
+
+def reply_of(line: str, *, offered: bool) -> Reply | None:
+    """The answer that a line is; None for every other line. `offered`: whether `s` is one."""
+    match line:
+        case "y":
+            return Reply("once")
+        case "s" if offered:
+            return Reply("session")
+        case "v":
+            return Reply("view")
+        case "n":
+            return Reply("no")
+        case _ if line.startswith("n "):
+            return Reply("no", line[2:].strip())
+        case _:
+            return None
+
+
+class AnswerLines(Protocol):
+    """Where answers are typed. Lines come whole, without their end."""
+
+    async def line(self, prompt: str) -> str | None:
+        """Show `prompt`, return the next line that was begun afterwards. None: nobody is there.
+
+        Cancellable; what was typed so far is then dropped.
+        """
+        ...
+
+
+@final
+class TerminalLines:
+    """Lines from a terminal that nobody else reads meanwhile.
+
+    `plain`: leave paste mode alone, for terminals that know no escape sequences.
+    """
+
+    def __init__(self, screen: Screen, *, fd: int = 0, plain: bool = False) -> None:
+        self._screen: Final = screen
+        self._fd: Final = fd
+        self._paste: Final = ("", "") if plain else (PASTE_ON, PASTE_OFF)
+
+    async def line(self, prompt: str) -> str | None:
+        """One line. What was typed before a pause of `QUIET` seconds is dropped, unseen."""
+        await self._screen.flushed()
+        with _restored(self._fd) as saved:
+            _set(self._fd, saved, off=termios.ICANON | termios.ECHO)
+            if not await self._quiet():
+                return None
+            _set(self._fd, saved, on=termios.ICANON | termios.ECHO)
+            on, off = self._paste
+            self._screen.say(on + prompt)
+            typed: bytes | None = None
+            try:
+                await trio.lowlevel.wait_readable(self._fd)
+                typed = _read(self._fd)
+            finally:
+                ended = typed is not None and typed.endswith(b"\n")
+                self._screen.say(off if ended else f"{off}\n")
+        if not typed:
+            return None
+        return typed.decode("utf-8", "replace").rstrip("\r\n")
+
+    async def _quiet(self) -> bool:
+        """Drop keys until none came for a while. False: the terminal is gone."""
+        while True:
+            with trio.move_on_after(QUIET):
+                await trio.lowlevel.wait_readable(self._fd)
+                if not _read(self._fd):
+                    return False
+                continue
+            return True
+
+
+def _read(fd: int) -> bytes:
+    """What is there; nothing if the terminal is gone. Called only when it is readable."""
+    try:
+        return os.read(fd, LINE_MAX)
+    except OSError:
+        return b""
+
+
+_Attributes: TypeAlias = "list[int | list[bytes | int]]"
+
+
+@contextmanager
+def _restored(fd: int) -> Generator[_Attributes, None, None]:
+    """The terminal's settings; put back at the end, with what was typed meanwhile dropped."""
+    saved = cast("_Attributes", termios.tcgetattr(fd))
+    try:
+        yield saved
+    finally:
+        with suppress(termios.error):  # it is gone: nothing is left to put back
+            termios.tcsetattr(fd, termios.TCSAFLUSH, saved)
+
+
+def _set(fd: int, saved: _Attributes, *, on: int = 0, off: int = 0) -> None:
+    changed = list(saved)
+    changed[LOCAL] = (cast("int", saved[LOCAL]) | on | termios.ISIG) & ~off
+    changed[INPUT] = cast("int", saved[INPUT]) | termios.ICRNL
+    termios.tcsetattr(fd, termios.TCSANOW, changed)
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+def block_of(question: ev.approval.Request, screen: Screen, offer: str | None) -> str:
+    """The question: who asks, the whole call, where it would run, and what can be answered."""
+    asks = f"approve {one_line(question.tool_name)}?"
+    by = question.asked_by if question.asked_by is not None else "a plugin"
+    reason = f": {one_line(question.reason)}" if question.reason else ""
+    why = f"asked by {one_line(by)}{reason}"
+    gap = screen.width - cells(asks) - cells(why)
+    styled = screen.styled(asks, "bold")
+    head = [styled + " " * gap + why] if gap > 0 else [styled, *_wrapped(why, screen.width, 2)]
+    cwd = question.agent.session.header.cwd
+    place = _wrapped(f"in {inert(cwd)}", screen.width, 2) if cwd is not None else []
+    body = _body(question.arguments, screen.width)
+    options = ["y once", *_session_option(question, offer), "n REASON", "v view", "then Enter"]
+    return "\n".join([*head, *body, *place, screen.separator.join(options)]) + "\n"
+
+
+def _session_option(question: ev.approval.Request, offer: str | None) -> list[str]:
+    if offer is None:
+        return []
+    arguments = question.arguments
+    same = isinstance(arguments, dict) and offer.endswith(f": {arguments.get('command')}")
+    return ["s same command this session" if same else f"s {one_line(offer)} this session"]
+
+
+def _body(arguments: JsonValue, width: int) -> list[str]:
+    """Every argument, whole; a command first and without its name."""
+    if not isinstance(arguments, dict):
+        return _wrapped(json.dumps(arguments, ensure_ascii=False), width, INDENT)
+    lines: list[str] = []
+    for key, value in _ordered(arguments).items():
+        if key == "command" and isinstance(value, str):
+            lines += _wrapped(value, width, INDENT)
+        elif isinstance(value, str) and "\n" in value:
+            lines += _wrapped(f"{one_line(key)}:", width, INDENT)
+            lines += _wrapped(value, width, INDENT + 2)
+        else:
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            lines += _wrapped(f"{one_line(key)}: {shown}", width, INDENT)
+    return lines or [" " * INDENT + "(no arguments)"]
+
+
+def _ordered(arguments: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    return dict(sorted(arguments.items(), key=lambda item: item[0] != "command"))
+
+
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    """Whole text in lines that fit, each indented: nothing foreign stands in the first column."""
+    room = max(width - indent - 1, 8)
+    lines: list[str] = []
+    for line in inert(text).expandtabs(4).split("\n"):
+        used, piece, first = 0, "", True
+        for letter in line:
+            wide = cells(letter)
+            if used + wide > room:
+                lines.append(_placed(piece, indent, first=first))
+                used, piece, first = 0, "", False
+            piece += letter
+            used += wide
+        lines.append(_placed(piece, indent, first=first))
+    return lines
+
+
+def _placed(piece: str, indent: int, *, first: bool) -> str:
+    """A piece of a line; a later one begins further right by one."""
+    return (" " * (indent if first else indent + 1) + piece).rstrip(" ")
+
+
+# --- asking -------------------------------------------------------------------------------------
+
+
+@final
+class Approver:
+    """Shows a question, reads lines until one answers it. `say` writes whole lines of our own.
+
+    `other` takes a line that is no answer; without it, the person is told what an answer is.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        say: Callable[[str], None],
+        lines: AnswerLines,
+        *,
+        other: Callable[[str], None] | None = None,
+    ) -> None:
+        self._screen: Final = screen
+        self._say: Final = say
+        self._lines: Final = lines
+        self._other: Final = other
+
+    async def ask(
+        self, question: ev.approval.Request, rules: SessionRules | None
+    ) -> ev.records.ApprovalOutcome | None:
+        """The outcome; None: nobody is there. Cancelled: the question is gone, nothing is kept."""
+        agent, tool = question.agent, question.tool_name
+        offer = None
+        if rules is not None:
+            offer = rules.offer(agent, tool, question.arguments)
+        self._say(block_of(question, self._screen, offer))
+        while (line := await self._lines.line("approve> ")) is not None:
+            reply = reply_of(line, offered=offer is not None)
+            if reply is None:
+                self._not_an_answer(line, offered=offer is not None)
+                continue
+            match reply.word:
+                case "once":
+                    return "allowed-once"
+                case "session":
+                    if rules is not None:
+                        rules.remember(agent, tool, question.arguments)
+                    return "allowed-once"
+                case "no":
+                    if reply.reason:
+                        with suppress(AgentError):  # it is closing: nobody is left to read it
+                            agent.steer(user_message(reply.reason))
+                    return "rejected"
+                case "view":
+                    exact = json.dumps(question.arguments, indent=2)
+                    self._say("\n".join(_wrapped(exact, self._screen.width, INDENT)) + "\n")
+        return None
+
+    def _not_an_answer(self, line: str, *, offered: bool) -> None:
+        if not line.strip():
+            return
+        if self._other is not None:
+            self._other(line)
+            return
+        words = "y, s, n REASON or v" if offered else "y, n REASON or v"
+        self._say(f"(no answer; type {words}, then Enter)\n")
+
+
+@attrs.frozen
+class _Deps:
+    rules: Late[SessionRules] = late(SESSION_RULES)
+
+
+def terminal(approver: Approver) -> Plugin:
+    """The plugin `terminal`, which answers through this approver. Mount it where a person sits."""
+
+    @plugin(name="terminal", deps=_Deps)
+    async def answering(ctx: Context, _config: None, deps: _Deps) -> None:
+        @ctx.on(ev.approval.REQUEST)
+        async def answer(
+            question: ev.approval.Request, call_next: Next[ev.records.ApprovalOutcome]
+        ) -> ev.records.ApprovalOutcome:
+            outcome = await approver.ask(question, deps.rules.current)
+            return outcome if outcome is not None else await call_next()
+
+    return answering

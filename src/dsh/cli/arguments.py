@@ -1,0 +1,339 @@
+"""The command line's grammar: which commands and options exist, and what their help says.
+
+What comes in: the arguments of the process. What goes out: an argparse namespace read into typed
+options. It checks the form only; whether a session, plugin or provider exists is decided later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, cast
+
+from attrs import frozen
+from typing_extensions import override
+
+from dsh.boot import did_you_mean
+from dsh.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Color", "Command", "RunOptions", "SessionsOptions", "Shared", "read_arguments"]
+
+Color: TypeAlias = Literal["auto", "always", "never"]
+Action: TypeAlias = Literal["list", "show", "messages", "verify", "fork", "replay", "salvage", "rm"]
+
+ABOUT: Final = """\
+An agent that works in your directory, with plugins you can check with mypy.
+
+  dsh run --profile demo              see it work: no key, no network, a scripted model
+  export DEEPSEEK_API_KEY=...         then, in a project:
+  dsh run "why does the test fail?"   read-only tools; anything else needs --allow
+  dsh run --allow 'bash:pytest *' "run the tests and explain"
+  dsh sessions list                   what was done here; every word is kept in a log
+"""
+
+RUN: Final = """\
+Runs one turn: the prompt, the model's steps, the final answer on standard output. Everything else
+goes to standard error, so `dsh run "..." > answer.txt` keeps the answer alone.
+
+  dsh run "explain src/money.py"
+  git diff | dsh run -                         the prompt from standard input
+  dsh run --allow write_file --allow 'bash:make *' "..."
+  dsh run --resume last "and now the docs"     go on where the newest session here ended
+  dsh run --json "..." | jq .type              one session event a line, as it is logged
+
+Without --allow only reading inside the workspace is allowed. The pattern after the colon is
+matched whole (* and ?): a command for bash, a path in the workspace for file tools.
+Ctrl-C stops the turn and keeps what was said; twice leaves at once.
+"""
+
+EXITS: Final = """\
+exit codes: 0 completed, 1 failed turn, 2 usage or configuration, 3 blocked or out of tokens,
+130 cancelled"""
+
+SESSIONS: Final = """\
+Sessions are logs. Looking at one changes nothing, and works while another dsh writes it.
+SESSION is an id, the beginning of one, or `last`: the newest one of this directory.
+
+  dsh sessions list                     what was done here, newest first
+  dsh sessions show last                what happened, turn by turn
+  dsh sessions fork last --turn 2       a new session that begins with its first two turns
+  dsh sessions replay last              the same again, without model and tools: what differs now?
+  dsh sessions salvage ID               what a damaged log still gives, as a new session
+"""
+
+
+@frozen(kw_only=True, slots=True)
+class Shared:
+    """Options that every command takes."""
+
+    debug: bool
+    color: Color
+    profile: str
+    config: Path | None
+    sets: tuple[str, ...]
+    cwd: Path | None
+
+
+@frozen(kw_only=True, slots=True)
+class RunOptions(Shared):
+    """`dsh run`. `prompt` is `-` for standard input; None in the demo, which has its own."""
+
+    prompt: str | None
+    provider: str | None
+    model: str | None
+    session: str | None
+    resume: str | None
+    json: bool
+    allow: tuple[str, ...]
+    yolo: bool
+    verbose: bool
+
+
+@frozen(kw_only=True, slots=True)
+class SessionsOptions(Shared):
+    """`dsh sessions ACTION`. `session` is None for `list`; `step` is `TURN.STEP`.
+
+    `others` are the further sessions of `rm`, `at` a seq, `new_id` the id of the session to make.
+    """
+
+    action: Action
+    session: str | None
+    step: str | None
+    turn: int | None
+    everywhere: bool
+    others: tuple[str, ...] = ()
+    at: int | None = None
+    new_id: str | None = None
+
+
+Command: TypeAlias = "RunOptions | SessionsOptions"
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with mistakes as UsageError: one sentence, and where help is."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see: {self.prog} --help")
+
+
+#: What argparse calls the holder of sub-commands; it has no public name.
+Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def _parser(prog: str, about: str, epilog: str | None = None) -> _Parser:
+    return _Parser(
+        prog=prog,
+        description=about,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _shared(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where it runs and with what")
+    group.add_argument("--profile", metavar="NAME", help="demo, headless or chat")
+    group.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="a composition in place of ./dsh.yml, accepted as it is",
+    )
+    group.add_argument(
+        "--set",
+        metavar="ID.path=value",
+        action="append",
+        default=[],
+        dest="sets",
+        help="set one configuration value of a row, as in agent-loop.maxParallelToolCalls=1",
+    )
+    group.add_argument(
+        "--cwd", metavar="DIR", type=Path, help="the workspace (default: this directory)"
+    )
+    group = parser.add_argument_group("what it shows")
+    group.add_argument("--debug", action="store_true", help="show tracebacks and details")
+    group.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto follows the terminal and NO_COLOR",
+    )
+
+
+def _add_run(commands: Commands) -> _Parser:
+    parser = commands.add_parser(
+        "run",
+        help="run one turn and print the answer",
+        description=RUN,
+        epilog=EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="`-` reads standard input")
+    parser.add_argument("--provider", metavar="NAME", help="a row under openai-chat.providers")
+    parser.add_argument("--model", metavar="NAME", help="the provider's name of the model")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--session", metavar="ID", help="this very session: created, or resumed if it exists"
+    )
+    which.add_argument(
+        "--resume", metavar="ID", help="an existing session: id, beginning of one, or `last`"
+    )
+    parser.add_argument(
+        "--allow",
+        metavar="TOOL[:pattern]",
+        action="append",
+        default=[],
+        help="allow a tool, or the calls whose subject matches the pattern",
+    )
+    parser.add_argument("--yolo", action="store_true", help="allow every tool call")
+    parser.add_argument("--json", action="store_true", help="print session events, one a line")
+    parser.add_argument("--verbose", action="store_true", help="a line per tool, also in a pipe")
+    _shared(parser)
+    return parser
+
+
+def _add_sessions(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "sessions",
+        help="list, show, verify, fork, replay, salvage, remove what was run",
+        description=SESSIONS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser(
+        "list", help="the sessions of this directory, newest first", allow_abbrev=False
+    )
+    listing.add_argument("--all", action="store_true", dest="everywhere", help="of any directory")
+    _shared(listing)
+    show = actions.add_parser("show", help="what happened, turn by turn", allow_abbrev=False)
+    show.add_argument("session", metavar="SESSION")
+    show.add_argument("--turn", type=int, metavar="N", help="this turn only")
+    _shared(show)
+    messages = actions.add_parser(
+        "messages", help="what the model was sent: one JSON message a line", allow_abbrev=False
+    )
+    messages.add_argument("session", metavar="SESSION")
+    messages.add_argument(
+        "--step", metavar="TURN.STEP", help="the request of this step (default: the newest)"
+    )
+    _shared(messages)
+    verify = actions.add_parser(
+        "verify", help="read every event and check the log's laws", allow_abbrev=False
+    )
+    verify.add_argument("session", nargs="?", metavar="SESSION")
+    verify.add_argument("--all", action="store_true", dest="everywhere", help="every stored one")
+    _shared(verify)
+    _add_copying(actions)
+
+
+def _add_copying(actions: Commands) -> None:
+    """The actions that make a session, or take one away."""
+    fork = actions.add_parser(
+        "fork", help="a new session that begins as this one does", allow_abbrev=False
+    )
+    fork.add_argument("session", metavar="SESSION")
+    where = fork.add_mutually_exclusive_group()
+    where.add_argument("--turn", type=int, metavar="N", help="up to the end of this turn")
+    where.add_argument("--at", type=int, metavar="SEQ", help="up to this event (default: newest)")
+    fork.add_argument("--id", dest="new_id", metavar="ID", help="of the new session")
+    _shared(fork)
+    replay = actions.add_parser(
+        "replay", help="run it again from its log; say what differs now", allow_abbrev=False
+    )
+    replay.add_argument("session", metavar="SESSION")
+    replay.add_argument("--turn", type=int, metavar="N", help="this turn only")
+    _shared(replay)
+    salvage = actions.add_parser(
+        "salvage", help="what a damaged log still gives, as a new session", allow_abbrev=False
+    )
+    salvage.add_argument("session", metavar="SESSION")
+    salvage.add_argument("--id", dest="new_id", metavar="ID", help="of the new session")
+    _shared(salvage)
+    remove = actions.add_parser("rm", help="delete sessions for good", allow_abbrev=False)
+    remove.add_argument("session", nargs="+", metavar="SESSION")
+    _shared(remove)
+
+
+def read_arguments(arguments: Sequence[str]) -> Command:
+    """The command that these arguments ask for.
+
+    Raises UsageError for anything argparse refuses, and SystemExit(0) after printing help.
+    """
+    parser = _parser("dsh", ABOUT, EXITS)
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    run = _add_run(commands)
+    _add_sessions(commands)
+    if not arguments:
+        parser.print_help()
+        raise SystemExit(2)
+    namespace, unknown = parser.parse_known_args(arguments)
+    given = cast("dict[str, object]", vars(namespace))
+    if unknown:
+        raise UsageError(_unknown(unknown[0], str(given["command"] or ""), run.format_help()))
+    if given["command"] is None:
+        parser.error("a command is missing: run or sessions")
+    return _sessions(given) if given["command"] == "sessions" else _run(given)
+
+
+def _unknown(word: str, command: str, help_of_run: str) -> str:
+    """What is wrong with a word that nothing takes."""
+    if command == "run" and not word.startswith("-"):
+        return f"{word!r} comes after the prompt; put the whole prompt in quotes"
+    options = re.findall(r"--[a-z]+", help_of_run) if command == "run" else ()
+    hint = did_you_mean(word.partition("=")[0], options)
+    return f"unknown option {word!r}{hint} See: {' '.join(('dsh', *command.split()))} --help"
+
+
+def _run(given: dict[str, object]) -> RunOptions:
+    profile = cast("str | None", given["profile"]) or "headless"
+    prompt = cast("str | None", given["prompt"])
+    if prompt is None and profile != "demo":
+        raise UsageError(
+            'what should it do? write dsh run "PROMPT", or dsh run - to read it from standard input'
+        )
+    return RunOptions(
+        debug=given["debug"] is True,
+        color=cast("Color", given["color"]),
+        profile=profile,
+        config=cast("Path | None", given["config"]),
+        sets=tuple(cast("list[str]", given["sets"])),
+        cwd=cast("Path | None", given["cwd"]),
+        prompt=prompt,
+        provider=cast("str | None", given["provider"]),
+        model=cast("str | None", given["model"]),
+        session=cast("str | None", given["session"]),
+        resume=cast("str | None", given["resume"]),
+        json=given["json"] is True,
+        allow=tuple(cast("list[str]", given["allow"])),
+        yolo=given["yolo"] is True,
+        verbose=given["verbose"] is True,
+    )
+
+
+def _sessions(given: dict[str, object]) -> SessionsOptions:
+    named = given.get("session")
+    first, *others = cast("list[str]", named) if isinstance(named, list) else [named]
+    return SessionsOptions(
+        debug=given["debug"] is True,
+        color=cast("Color", given["color"]),
+        profile=cast("str | None", given["profile"]) or "headless",
+        config=cast("Path | None", given["config"]),
+        sets=tuple(cast("list[str]", given["sets"])),
+        cwd=cast("Path | None", given["cwd"]),
+        action=cast("Action", given["action"]),
+        session=cast("str | None", first),
+        step=cast("str | None", given.get("step")),
+        turn=cast("int | None", given.get("turn")),
+        everywhere=given.get("everywhere") is True,
+        others=tuple(cast("list[str]", others)),
+        at=cast("int | None", given.get("at")),
+        new_id=cast("str | None", given.get("new_id")),
+    )

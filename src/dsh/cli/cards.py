@@ -1,0 +1,104 @@
+"""Tool calls in a line or two: what was asked, how it ended, a glance at the output.
+
+What comes in: the log's `tool/call` and `tool/result` payloads. What goes out: short inert texts.
+It knows the habits of tool parameters (a command, a path), never a particular tool's code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+import orjson
+from attrs import frozen
+
+from dsh.catalog.records import TextBlock
+from dsh.cli.inert import one_line
+
+if TYPE_CHECKING:
+    from dsh import catalog as ev
+
+__all__ = ["Outcome", "outcome_of", "seconds", "subject_of"]
+
+#: Parameters that say best what a call is about, in order.
+TELLING: Final = ("command", "path", "pattern", "query", "url")
+#: How the result of a program that failed says so, in its last line.
+EXIT_LINE: Final = re.compile(r"\[exit (?:status|code) (-?\d+)\]")
+FAILED_LINES: Final = 3
+MINUTE_TENTHS: Final = 600
+
+
+@frozen(kw_only=True, slots=True)
+class Outcome:
+    """How a call ended, for a line. `preview` are the last lines of its output, inert."""
+
+    summary: str
+    preview: tuple[str, ...]
+    hidden: int
+    denied_by: str | None
+    failed: bool
+
+
+def subject_of(call: ev.tool.Call) -> str:
+    """What the call is about, on one line."""
+    try:
+        arguments: object = orjson.loads(call.arguments)
+    except orjson.JSONDecodeError:
+        return one_line(call.arguments)
+    if isinstance(arguments, dict):
+        named = cast("dict[str, object]", arguments)
+        for key in TELLING:
+            value = named.get(key)
+            if isinstance(value, str):
+                return one_line(value)
+    return one_line(call.arguments) if arguments else ""
+
+
+def outcome_of(result: ev.tool.Result) -> Outcome:
+    """How it ended."""
+    message = result.message
+    text = "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
+    lines = [line for line in text.splitlines() if line.strip()]
+    status = _status(result)
+    if status is None and lines and (ended := EXIT_LINE.fullmatch(lines[-1].strip())):
+        status = int(ended[1])
+        lines.pop()
+    failed = message.is_error or (status is not None and status != 0)
+    shown = FAILED_LINES if failed else 1
+    preview = tuple(one_line(line.removeprefix("Error: ")) for line in lines[-shown:])
+    if result.decided_by is not None and message.is_error:
+        summary = f"denied by {result.decided_by}"
+    elif status is not None:
+        summary = f"exit {status}"
+    elif message.is_error:
+        summary = result.error.code if result.error is not None else "failed"
+    else:
+        summary = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+    return Outcome(
+        summary=one_line(summary),
+        preview=preview,
+        hidden=max(len(lines) - len(preview), 0),
+        denied_by=result.decided_by if message.is_error else None,
+        failed=failed,
+    )
+
+
+def _status(result: ev.tool.Result) -> int | None:
+    """The exit status a tool put into its display data, if it runs programs."""
+    meta = result.meta
+    if isinstance(meta, Mapping):
+        for key in ("exit_code", "exitCode"):
+            value = meta.get(key)
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value
+    return None
+
+
+def seconds(milliseconds: int) -> str:
+    """A span as people read it: `0.4 s`, `2 min 04 s`."""
+    tenths = max(milliseconds, 0) // 100
+    if tenths < MINUTE_TENTHS:
+        return f"{tenths / 10:.1f} s"
+    minutes, rest = divmod(tenths // 10, 60)
+    return f"{minutes} min {rest:02} s"

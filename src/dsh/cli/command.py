@@ -1,0 +1,55 @@
+"""One command from arguments to exit code: where every exception of a command ends.
+
+What comes in: arguments. What goes out: an exit code, with one paragraph on standard error when
+something was refused. It imports what the command needs, and nothing before the arguments are
+known to be good.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from dsh.cli.arguments import Command, RunOptions, read_arguments
+from dsh.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["run_command"]
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run the command. Its exit code is the process's."""
+    _open_descriptors()
+    try:
+        command = read_arguments(arguments)
+    except UsageError as error:
+        sys.stderr.write(f"dsh: {error}\n")
+        return 2
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else 2
+    return _run(command)
+
+
+def _run(command: Command) -> int:
+    # Nothing that is imported ever becomes garbage; a command turns it on when it has started.
+    gc.disable()
+    if isinstance(command, RunOptions):
+        from dsh.cli.run import run  # noqa: PLC0415
+
+        return run(command)
+    from dsh.cli.sessions import sessions  # noqa: PLC0415
+
+    return sessions(command)
+
+
+def _open_descriptors() -> None:
+    """Put /dev/null where 0, 1 or 2 was closed: no file of ours may land there by chance."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if fd == 0 else os.O_WRONLY)

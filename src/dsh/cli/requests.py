@@ -1,0 +1,75 @@
+"""What the model was sent at a step, folded from the log.
+
+What comes in: the events of a stored log, and `TURN.STEP`. What goes out: the messages of the
+request that was answered there. The fold is the session's own; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dsh import catalog as ev
+from dsh.errors import UsageError
+from dsh.session import derive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dsh.catalog.records import Message
+    from dsh.wire import StoredEvent
+
+__all__ = ["request_at", "steps_of"]
+
+Step = tuple[int, int]
+
+
+def steps_of(events: Sequence[StoredEvent]) -> tuple[Step, ...]:
+    """Every step of the log as (turn, step), in order."""
+    return tuple(
+        (event.data.turn, event.data.step)
+        for event in events
+        if isinstance(event.data, ev.step.Start)
+    )
+
+
+def request_at(events: Sequence[StoredEvent], wanted: str | None) -> tuple[Message, ...]:
+    """The messages of the step's last request; None: of the newest step.
+
+    Raises UsageError for a step that is not there.
+    """
+    steps = steps_of(events)
+    step = _wanted(steps, wanted)
+    return derive(events[: _cut(events, step)])
+
+
+def _wanted(steps: Sequence[Step], wanted: str | None) -> Step:
+    if not steps:
+        raise UsageError("the session has no step yet: nothing was sent to a model")
+    if wanted is None:
+        return steps[-1]
+    turn, dot, step = wanted.partition(".")
+    if not (dot and turn.isdecimal() and step.isdecimal()):
+        raise UsageError(f"--step {wanted!r}: write TURN.STEP, as in --step 1.2")
+    found = (int(turn), int(step))
+    if found not in steps:
+        last = ".".join(str(part) for part in steps[-1])
+        raise UsageError(f"the session has no step {wanted}; its last one is {last}")
+    return found
+
+
+def _cut(events: Sequence[StoredEvent], step: Step) -> int:
+    """How many events came before the reply of this step: those the request was made of.
+
+    A step without a reply made its last request before it ended; a later replacement of the
+    history (a compaction between attempts) belongs to that request.
+    """
+    inside = False
+    for place, event in enumerate(events):
+        match event.data:
+            case ev.step.Start(turn=turn, step=number):
+                inside = (turn, number) == step
+            case ev.assistant.Message() | ev.step.End() if inside:
+                return place
+            case _:
+                pass
+    return len(events)

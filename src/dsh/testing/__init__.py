@@ -1,0 +1,108 @@
+"""For tests, ours and those of plugin authors: a store in memory, logs made by hand.
+
+What comes in: what a test wants to happen. What goes out: the real rooms of dsh with a part of the
+world replaced. Nothing in the product imports this room.
+"""
+
+from __future__ import annotations
+
+from dsh.llm import Script, ScriptedCall, ScriptedModel, ScriptEntry, parse_script
+from dsh.testing.batch_bench import BatchBench, BenchArgs
+from dsh.testing.house import OPTIONS, TestHouse, TickingClock, open_test_house
+from dsh.testing.lawful import broken_laws, unanswered_on_the_wire
+from dsh.testing.logs import LogWriting
+from dsh.testing.memory_store import MemoryStore
+from dsh.testing.model import ScriptedReplies, call, calls, says, stalls
+from dsh.testing.model_server import (
+    Close,
+    Gate,
+    Hang,
+    ModelServer,
+    RecordedRequest,
+    Reset,
+    Wait,
+    WireReply,
+    at_random,
+    broken_off,
+    by_bytes,
+    delta,
+    error_reply,
+    event,
+    open_model_server,
+    recut,
+    refusal_of,
+    reply_of,
+    sse_reply,
+)
+from dsh.testing.steps import AtStep
+from dsh.testing.tool_parts import (
+    EchoArgs,
+    always_pre,
+    always_review,
+    call_block,
+    context_of,
+    echo,
+    echo_tool,
+    text_blocks,
+    told,
+    wrap_execute,
+)
+from dsh.testing.tool_room import Committed, ListHost, ManualSignal, ToolRoom, open_tool_room
+
+__all__ = [
+    "OPTIONS",
+    "AtStep",
+    "BatchBench",
+    "BenchArgs",
+    "Close",
+    "Committed",
+    "EchoArgs",
+    "Gate",
+    "Hang",
+    "ListHost",
+    "LogWriting",
+    "ManualSignal",
+    "MemoryStore",
+    "ModelServer",
+    "RecordedRequest",
+    "Reset",
+    "Script",
+    "ScriptEntry",
+    "ScriptedCall",
+    "ScriptedModel",
+    "ScriptedReplies",
+    "TestHouse",
+    "TickingClock",
+    "ToolRoom",
+    "Wait",
+    "WireReply",
+    "always_pre",
+    "always_review",
+    "at_random",
+    "broken_laws",
+    "broken_off",
+    "by_bytes",
+    "call",
+    "call_block",
+    "calls",
+    "context_of",
+    "delta",
+    "echo",
+    "echo_tool",
+    "error_reply",
+    "event",
+    "open_model_server",
+    "open_test_house",
+    "open_tool_room",
+    "parse_script",
+    "recut",
+    "refusal_of",
+    "reply_of",
+    "says",
+    "sse_reply",
+    "stalls",
+    "text_blocks",
+    "told",
+    "unanswered_on_the_wire",
+    "wrap_execute",
+]

@@ -1,0 +1,154 @@
+"""A whole small house for tests: kernel, rooms, loop, a model made of replies, logs in memory.
+
+What comes in: replies, tools, a store, plugins, configs. What goes out: a running harness without
+disk, network or environment, and short ways to look at what an agent logged. Every room in it is
+the real one.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+from attrs import frozen
+
+from dsh import catalog as ev
+from dsh.agent import AGENTS, AgentHandle, Agents, agents_plugin
+from dsh.catalog import records
+from dsh.catalog.config import AgentLoopConfig, SystemPromptConfig
+from dsh.kernel import Context, CoreContext, Kernel, Plugin, open_kernel, plugin
+from dsh.llm import LLM, LlmRuntime, llm_plugin
+from dsh.loop import agent_loop
+from dsh.prompt import PROMPT, SystemPrompt, system_prompt_plugin
+from dsh.seams.persistence import PERSISTENCE, SessionPersistence
+from dsh.session import SESSIONS, Sessions, sessions_plugin
+from dsh.testing.model import Reply, ScriptedReplies
+from dsh.tools import TOOLS, Tool, ToolRuntime, tools_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from dsh.agent import Setup
+    from dsh.hooks import live
+    from dsh.kernel import Fiber
+    from dsh.session import Session
+
+__all__ = ["OPTIONS", "TestHouse", "TickingClock", "open_test_house"]
+
+#: The route of the house's own model.
+OPTIONS: Final = records.AgentOptions(provider="test", model="model-1")
+
+
+class TickingClock:
+    """Wall time that advances one millisecond with each look; monotonic time is trio's."""
+
+    def __init__(self, start_ms: int = 1_750_000_000_000) -> None:
+        self._now = start_ms
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        self._now += 1
+        return self._now
+
+    def monotonic(self) -> float:
+        """Seconds of trio's clock."""
+        return trio.current_time()
+
+
+@frozen(kw_only=True, eq=False)
+class TestHouse:
+    """The running house. `ctx` is the root context: register listeners and tools with it."""
+
+    __test__ = False
+
+    kernel: Kernel
+    ctx: CoreContext
+    model: ScriptedReplies
+    store: SessionPersistence | None
+    loop: Fiber
+    agents: Agents
+    sessions: Sessions
+    llm: LlmRuntime
+    tools: ToolRuntime
+    prompt: SystemPrompt
+
+    async def agent(
+        self,
+        session_id: str = "s",
+        *,
+        options: records.AgentOptions = OPTIONS,
+        cwd: str | None = "/work",
+        setup: Setup | None = None,
+        parent: live.Agent | None = None,
+        owner: Context | None = None,
+    ) -> AgentHandle:
+        """A new agent on the house's model."""
+        return await self.agents.create(
+            session_id, options=options, cwd=cwd, setup=setup, parent=parent, owner=owner
+        )
+
+    def session(self, agent: live.Agent | AgentHandle) -> Session:
+        """The concrete session of an agent."""
+        given = agent.agent if isinstance(agent, AgentHandle) else agent
+        session = self.sessions.get(given.id)
+        assert session is not None, f"session {given.id!r} is not live"
+        return session
+
+    def names(self, agent: live.Agent | AgentHandle, *, chunks: bool = False) -> list[str]:
+        """The event names of an agent's log; without chunks unless asked for."""
+        chunk = ev.assistant.CHUNK.name
+        return [event.type for event in self.session(agent).events if chunks or event.type != chunk]
+
+
+@asynccontextmanager
+async def open_test_house(
+    *,
+    replies: Sequence[Reply] = (),
+    model: ScriptedReplies | None = None,
+    tools: Sequence[Tool] = (),
+    store: SessionPersistence | None = None,
+    plugins: Sequence[Plugin] = (),
+    loop: AgentLoopConfig | None = None,
+    prompt: SystemPromptConfig | None = None,
+) -> AsyncGenerator[TestHouse, None]:
+    """Run the rooms, the loop, `plugins` in that order, and a model under the route `test`.
+
+    The prompt has no identity and no persona unless `prompt` says so. With a `store` sessions are
+    kept there; give one store to two houses and the second one can resume.
+    """
+    adapter = ScriptedReplies(replies) if model is None else model
+
+    @plugin(name="test-store", provides=(PERSISTENCE,))
+    async def test_store(ctx: Context) -> None:
+        if store is not None:
+            ctx.provide(PERSISTENCE, store)
+
+    async with open_kernel(clock=TickingClock()) as kernel:
+        if store is not None:
+            await kernel.mount(test_store).ready()
+        for row in (sessions_plugin, agents_plugin, llm_plugin, tools_plugin):
+            await kernel.mount(row).ready()
+        prompt_config = SystemPromptConfig(include_harness_identity=False)
+        await kernel.mount(
+            system_prompt_plugin, prompt_config if prompt is None else prompt
+        ).ready()
+        kernel.root.require(LLM).register(kernel.root, adapter, ("test",))
+        fiber = kernel.mount(agent_loop, loop)
+        await fiber.ready()
+        for slot, extra in enumerate(plugins, start=1):
+            await kernel.mount(extra, slot=slot).ready()
+        for tool in tools:
+            kernel.root.require(TOOLS).register(kernel.root, tool)
+        yield TestHouse(
+            kernel=kernel,
+            ctx=kernel.root,
+            model=adapter,
+            store=store,
+            loop=fiber,
+            agents=kernel.root.require(AGENTS),
+            sessions=kernel.root.require(SESSIONS),
+            llm=kernel.root.require(LLM),
+            tools=kernel.root.require(TOOLS),
+            prompt=kernel.root.require(PROMPT),
+        )
