@@ -1,0 +1,126 @@
+"""dsh through its public API: default plugins, a durable JSONL log, the openai-chat adapter.
+
+What comes in: a base URL and a number of agents. What goes out: the marks that `benchmarks`
+compares. The tool is the same cheap sum that the bare loops call; it is allowed by a rule, so the
+permissions are on the road as they are for everyone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import frozen
+
+from benchmarks.meter import Meter
+from dsh import Context, Logged, define_tool, open_harness, plugin, required, user_message
+from dsh import catalog as ev
+from dsh.boot import Harness, Row
+from dsh.tools import TOOLS, ToolRuntime
+
+if TYPE_CHECKING:
+    from dsh.hooks.live import ToolRun
+    from dsh.kernel import Plugin
+
+
+@frozen(kw_only=True)
+class Sum:
+    """The tool's parameters."""
+
+    left: int
+    right: int
+
+
+@frozen(kw_only=True)
+class Deps:
+    """What the plugin needs."""
+
+    tools: ToolRuntime = required(TOOLS)
+
+
+async def add(args: Sum, _run: ToolRun) -> str:
+    """The tool: the sum as text."""
+    return str(args.left + args.right)
+
+
+def measured(meter: Meter) -> Plugin:
+    """A plugin that registers the tool and counts steps and chunks."""
+
+    @plugin(name="measured", deps=Deps)
+    async def measure(ctx: Context, _config: None, deps: Deps) -> None:
+        tool = define_tool(
+            name="add",
+            description="Add two integers.",
+            args=Sum,
+            output=str,
+            execute=add,
+            execution_mode="parallel",
+        )
+        deps.tools.register(ctx, tool)
+
+        @ctx.on(ev.step.END)
+        def count(_event: Logged[ev.step.End]) -> None:
+            meter.step()
+
+        @ctx.on(ev.assistant.CHUNK)
+        def chunk(event: Logged[ev.assistant.Chunk]) -> None:
+            if isinstance(event.data.chunk, ev.records.TextDeltaChunk):
+                meter.chunk()
+
+    return measure
+
+
+def rows(url: str, state: Path) -> tuple[Row, ...]:
+    """The headless profile's additions: the local server, the log's place, the tool's rule."""
+    provider = {"baseUrl": url}
+    return (
+        Row(name="openai-chat", config={"providers": {"bench": provider}}),
+        Row(name="session-jsonl", config={"root": str(state / "sessions")}),
+        Row(
+            name="permissions",
+            config={"ask": "deny", "rules": [{"decision": "allow", "tool": "add"}]},
+        ),
+        Row(name="measured"),
+    )
+
+
+async def conversation(harness: Harness) -> None:
+    """One agent's whole conversation."""
+    options = ev.records.AgentOptions(provider="bench", model="m")
+    handle = await harness.agents.create(options=options)
+    outcome = await handle.agent.ask(user_message("Add, please."))
+    await handle.aclose()
+    if not isinstance(outcome.reason, ev.records.CompletedTurnEnd):
+        raise SystemExit(f"the turn ended as {outcome.reason}")
+
+
+async def run(url: str, agents: int) -> None:
+    """Run `agents` conversations at once and print the marks."""
+    meter = Meter()
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        async with (
+            open_harness(
+                home=state, cwd=state, rows=rows(url, state), plugins=(measured(meter),)
+            ) as harness,
+            trio.open_nursery() as nursery,
+        ):
+            for _ in range(agents):
+                nursery.start_soon(conversation, harness)
+    meter.tell()
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description="dsh through its public API")
+    parser.add_argument("url")
+    parser.add_argument("--agents", type=int, default=1)
+    options = parser.parse_args()
+    trio.run(run, options.url, options.agents)
+
+
+if __name__ == "__main__":
+    main()
