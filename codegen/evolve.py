@@ -208,8 +208,8 @@ class _Diff:
         for name in self.old["retired"]:
             if name not in self.new["retired"]:
                 where, what = f"event {name}", "is no longer retired"
-                roles = {"stored": (name,)}
-                self.found.append(found("RESERVED_NO_DELETE", where, what, roles))
+                stored: Roles = {"stored": (name,)}
+                self.found.append(found("RESERVED_NO_DELETE", where, what, stored))
 
     def added(self, name: str, event: EventEntry) -> Found:
         where, what = f"event {name}", f"a new {event['kind']} event"
@@ -314,8 +314,8 @@ class _Diff:
                 self.found.append(found("CLASS_RENAMED", where, what, roles))
         for name in self.new["config"]:
             if name not in self.old["config"]:
-                roles = {"config": (name,)}
-                self.found.append(found("SECTION_ADDED", f"config {name}", "a new section", roles))
+                added: Roles = {"config": (name,)}
+                self.found.append(found("SECTION_ADDED", f"config {name}", "a new section", added))
 
 
 def changes_between(old: Lock, new: Lock) -> tuple[Found, ...]:

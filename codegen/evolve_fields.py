@@ -76,10 +76,6 @@ class Types:
         return bool(old in self.old and new in self.new) and self.old[old] == self.new[new]
 
 
-def _values(kind: Type) -> tuple[str, ...] | None:
-    return kind.values if isinstance(kind, EnumType) else None
-
-
 def _named(old: Type, new: Type, types: Types) -> str:
     """Compares records and unions of different names."""
     if not isinstance(old, RefType) or not isinstance(new, RefType):

@@ -97,7 +97,11 @@ class Found:
     @property
     def level(self) -> Level:
         """The worst level."""
-        return max(self.levels.values(), key=LEVELS.index, default="COMPATIBLE")
+        worst: Level = "COMPATIBLE"
+        for level in self.levels.values():
+            if LEVELS.index(level) > LEVELS.index(worst):
+                worst = level
+        return worst
 
     @property
     def key(self) -> str:

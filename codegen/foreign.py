@@ -20,7 +20,7 @@ from attrs import frozen
 from .build import Origin, build_catalog, symbols_of
 from .faults import Faults, Place
 from .generate import CORE, Change, schema_files
-from .lint import lint
+from .lint import lint_one
 from .output import tell_demands, write
 from .past import read_past
 from .render.extension import extension_modules
@@ -138,7 +138,7 @@ def _generate(wanted: _Wanted, faults: Faults, *, check: bool) -> int:
         )
     catalog = build_catalog(files, faults, origin, symbols_of(core))
     past = read_past(wanted.root, wanted.schema, faults)
-    lint(core, (catalog,), faults)
+    lint_one(catalog, (core,), faults, incomplete=bool(faults.found))
     faults.raise_if_any()
     samples = Samples((core, catalog))
     review = judge(catalog, core, past, since=wanted.version, samples=samples)

@@ -18,6 +18,7 @@ from .lint import lint
 from .past import read_past
 from .plugins import distribution_version, read_plugins
 from .render.blocks import fill_blocks
+from .render.changelog import fill_changelog
 from .render.codecs import core_codec, refusal_module
 from .render.events_doc import events_document
 from .render.extension import extension_modules
@@ -172,6 +173,10 @@ def wanted_files(loaded: Loaded, root: Path) -> dict[str, str]:
             wanted[f"{folder}/{name}"] = text
     for name, text in matrix_modules(core, loaded.extensions).items():
         wanted[f"{MATRIX}/{name}"] = text
+    changelog = root / "CHANGELOG.md"
+    if changelog.exists():
+        entries = [entry for review in loaded.reviews for entry in review.entries]
+        wanted["CHANGELOG.md"] = fill_changelog(changelog.read_text(encoding="utf-8"), entries)
     project = root / "pyproject.toml"
     if project.exists():
         text = project.read_text(encoding="utf-8")

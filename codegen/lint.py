@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .faults import Faults
     from .model import Catalog
 
-__all__ = ["RULES", "lint"]
+__all__ = ["RULES", "lint", "lint_one"]
 
 #: Every lint by its id; the first line of its documentation says what it holds.
 RULES: Final[Mapping[str, Callable[[Catalog, tuple[Catalog, ...], Faults], None]]] = {
@@ -54,6 +54,13 @@ def lint(core: Catalog, extensions: tuple[Catalog, ...], faults: Faults) -> None
     incomplete = bool(faults.found)
     for catalog in (core, *extensions):
         others = tuple(other for other in (core, *extensions) if other is not catalog)
-        for name, rule in RULES.items():
-            if not (incomplete and name.startswith("unused-")):
-                rule(catalog, others, faults)
+        lint_one(catalog, others, faults, incomplete=incomplete)
+
+
+def lint_one(
+    catalog: Catalog, others: tuple[Catalog, ...], faults: Faults, *, incomplete: bool
+) -> None:
+    """Apply every rule to one catalog, with those beside it in view."""
+    for name, rule in RULES.items():
+        if not (incomplete and name.startswith("unused-")):
+            rule(catalog, others, faults)

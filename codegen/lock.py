@@ -308,10 +308,19 @@ def read_lock(text: str, name: str) -> Lock:
     return cast("Lock", cast("object", found))
 
 
+def _event_order(item: tuple[str, object]) -> bool:
+    """What an event is stands before what it carries."""
+    return isinstance(item[1], dict | list)
+
+
 def lock_text(lock: Lock, header: str) -> str:
     """The lock as a file: what fits stands on one line, the rest one entry a line."""
+    events = {
+        name: dict(sorted(event.items(), key=_event_order))
+        for name, event in lock["events"].items()
+    }
     body = {key: value for key, value in lock.items() if value not in ({}, [])}
-    full = cast("dict[str, object]", {"$comment": header, **body})
+    full = cast("dict[str, object]", {"$comment": header, **body, "events": events})
     for key in ("accounted", "public"):
         full.setdefault(key, [])
     for key in ("sealed", "events", "retired", "config", "types", "borrowed"):
@@ -323,7 +332,9 @@ def lock_text(lock: Lock, header: str) -> str:
 def laid_out(value: object, indent: str, room: int = WIDTH) -> str:
     """JSON for people: what fits stands on one line, the rest one entry a line."""
     flat = json.dumps(value, ensure_ascii=False)
-    deep = isinstance(value, dict) and any(isinstance(below, dict) for below in value.values())
+    deep = isinstance(value, dict) and any(
+        isinstance(below, dict) for below in cast("dict[str, object]", value).values()
+    )
     if not isinstance(value, dict | list) or not value:
         return flat
     if indent and not deep and len(flat) <= room - len(indent):
@@ -333,7 +344,7 @@ def laid_out(value: object, indent: str, room: int = WIDTH) -> str:
         entries = cast("dict[str, object]", value)
         lines = [
             f"{inner}{json.dumps(key, ensure_ascii=False)}: "
-            + laid_out(below, inner, room - len(key) - 5)
+            + laid_out(below, inner, WIDTH - len(key) - 5)
             for key, below in entries.items()
         ]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from .evolve_rules import RULES
 from .faults import Place, did_you_mean
 from .lock import LockError, read_lock
-from .read import Items, read_yaml
+from .read import Items, Text, read_yaml
 from .values import Values
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def _entries(root: Path, name: str, faults: Faults) -> tuple[Entry, ...]:
         return ()
     keys = values.keys(top, name, ("changes",), ("changes",)) or {}
     listed = keys.get("changes")
-    if listed is None:
-        return ()
+    if listed is None or (isinstance(listed, Text) and not listed.value):
+        return ()  # nothing is listed yet
     if not isinstance(listed, Items):
         faults.add(listed.place, "wrong-shape", "changes is not a list", "write [] or - rule: …")
         return ()

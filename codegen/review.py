@@ -46,6 +46,7 @@ class Review:
     lock: str
     once: dict[str, str]
     steps: tuple[Step, ...]
+    entries: tuple[Entry, ...]
 
     @property
     def files(self) -> dict[str, str]:
@@ -102,7 +103,7 @@ class _Judge:
             else:
                 free[entry.key] = entry
         for change in self.changes:
-            if not change.needs_entry:
+            if not change.needs_entry or self.answered_elsewhere(change):
                 continue
             found_entry = free.pop(change.key, None)
             if found_entry is None:
@@ -123,6 +124,22 @@ class _Judge:
                 f"undo it, or list it in {file} as below",
             )
         return accounted
+
+    def answered_elsewhere(self, change: Found) -> bool:
+        """Whether the core has to answer for a change, because the type is its own.
+
+        A plugin of ours still answers for what only its own use makes a break.
+        """
+        own_break = change.entry_level == "BREAKING" and not self.catalog.foreign
+        return self.is_borrowed(change.where) and not own_break
+
+    def is_borrowed(self, where: str) -> bool:
+        """Whether a change is one of a type that the core declares."""
+        kind, _, path = where.partition(" ")
+        name = path.partition(".")[0]
+        if kind not in {"id", "enum", "record", "union"} or self.old is None:
+            return False
+        return name in self.new["borrowed"] or name in self.old["borrowed"]
 
     def check_entry(self, entry: Entry, change: Found) -> None:
         if entry.level != change.entry_level:
@@ -196,6 +213,8 @@ class _Judge:
             lasting = {"stored", "config"} & change.levels.keys()
             if not lasting or not self.leaves_a_name(change.rule, kind):
                 continue
+            if self.is_borrowed(change.where):
+                continue
             if name not in self.places.reserved(kind, owner):
                 self.demand(
                     self.places.of(f"{kind} {owner}"),
@@ -256,6 +275,7 @@ class _Judge:
             lock=lock_text(self.new, text),
             once=once,
             steps=steps,
+            entries=self.past.entries,
         )
 
 

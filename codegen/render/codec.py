@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from ..model import EnumType, IdType, ListType, MapType, RefType, Scalar
+from ..values import INT_MAX
+from .codec_making import called, differs, dispatched, filled, slots
 from .spelling import literal, quoted
 
 if TYPE_CHECKING:
@@ -34,9 +36,13 @@ def _indent(lines: Sequence[str], by: str = "    ") -> list[str]:
 
 @frozen
 class CodecWriter:
-    """Writes functions. `prefix` is how classes of the catalog's own records are reached."""
+    """Writes functions. `prefix` is how classes of the catalog's own records are reached.
+
+    `unions` are those whose tables stand in the same module.
+    """
 
     prefix: str
+    unions: frozenset[str] = frozenset()
 
     # Checks that hold for both directions: `local` holds the value, `key` is its path.
 
@@ -51,7 +57,7 @@ class CodecWriter:
                 ]
             case Scalar("int"):
                 return [
-                    f"if {local}.__class__ is not int or not -INT_MAX <= {local} <= INT_MAX:",
+                    f"if {local}.__class__ is not int or not {-INT_MAX} <= {local} <= {INT_MAX}:",
                     f"    raise bad_int({key}, {local})",
                 ]
             case Scalar("number"):
@@ -79,10 +85,6 @@ class CodecWriter:
         inner = ", ".join(map(quoted, kind.values))
         return f"({inner},)" if len(kind.values) == 1 else f"({inner})"
 
-    def function(self, kind: RefType) -> str:
-        """The part of a function's name that says what it handles."""
-        return snake(kind.name)
-
     def class_check(self, kind: RefType, local: str, key: str) -> list[str]:
         """Lines that refuse an object of another class; a union's encoder does that itself."""
         if kind.is_union:
@@ -104,7 +106,7 @@ class CodecWriter:
                 return [
                     *self.class_check(kind, local, key),
                     "try:",
-                    f"    {local}_ = encode_{self.function(kind)}({local})",
+                    f"    {local}_ = encode_{snake(kind.name)}({local})",
                     "except CodecError as error:",
                     f"    raise error.under({key}) from None",
                 ], f"{local}_"
@@ -123,10 +125,12 @@ class CodecWriter:
         ]
         if kind.item == Scalar("json"):
             return lines, f"list({local})"
-        if isinstance(kind.item, RefType):
+        if isinstance(kind.item, RefType) and kind.item.name in self.unions:
+            inside = dispatched(kind.item.name, snake(kind.item.name), local)
+        elif isinstance(kind.item, RefType):
             inside = [
                 *_indent(self.class_check(kind.item, f"{local}_item", '""')),
-                f"    {local}_.append(encode_{self.function(kind.item)}({local}_item))",
+                f"    {local}_.append(encode_{snake(kind.item.name)}({local}_item))",
             ]
         else:
             inside = [
@@ -196,18 +200,10 @@ class CodecWriter:
                 *_indent(store),
             ]
         elif field.has_default:
-            test = self.differs(field, local)
+            test = differs(field, local)
         else:
             return [f"{local} = x.{field.name}", *store]
         return [f"{local} = x.{field.name}", test, *_indent(store)]
-
-    def differs(self, field: Field, local: str) -> str:
-        """The test that a value is not its default, by class too: True is not 1."""
-        value = literal(field.default)
-        if isinstance(field.default, bool):
-            return f"if {local} is not {value}:"
-        kind = type(field.default).__name__ if not isinstance(field.default, list) else "tuple"
-        return f"if {local}.__class__ is not {kind} or {local} != {value}:"
 
     def union_encoder(self, union: UnionDef) -> list[str]:
         """An encoder that looks the class up."""
@@ -240,7 +236,7 @@ class CodecWriter:
             case RefType():
                 return [
                     "try:",
-                    f"    {local} = decode_{self.function(kind)}({local})",
+                    f"    {local} = decode_{snake(kind.name)}({local})",
                     "except CodecError as error:",
                     f"    raise error.under({key}) from None",
                 ]
@@ -261,7 +257,7 @@ class CodecWriter:
         """A list of items to a tuple."""
         item = f"{local}_item"
         if isinstance(kind.item, RefType):
-            inside = [f"{local}_.append(decode_{self.function(kind.item)}({item}))"]
+            inside = [f"{local}_.append(decode_{snake(kind.item.name)}({item}))"]
         else:
             inside = [*self.decode_value(kind.item, item, '""'), f"{local}_.append({item})"]
         return [
@@ -299,11 +295,13 @@ class CodecWriter:
         for field in fields:
             body += self.decode_field(field)
         body += ["if len(d) != n:", f"    raise unknown(d, {constant})"]
-        arguments = ", ".join(f"{field.name}=v_{field.name}" for field in fields)
-        body.append(f"return {class_name}({arguments})")
+        # Modules of records are always there; those of payloads are imported when needed.
+        direct = not name.endswith("_event")
+        body += filled(name, class_name, fields) if direct else called(class_name, fields)
         inner = ", ".join(map(quoted, keys))
         return [
             f"{constant}: Final[tuple[str, ...]] = ({inner}{',' if len(keys) == 1 else ''})",
+            *(slots(name, class_name, fields) if direct else []),
             "",
             "",
             f"def decode_{name}(d: object) -> {class_name}:",

@@ -50,9 +50,9 @@ class TokenView:
 
 
 REFUSALS: Final = (
-    "ABSENT", "INT_MAX", "CodecError", "bad_choice", "bad_class", "bad_int", "bad_null",
+    "ABSENT", "NEW", "CodecError", "bad_choice", "bad_class", "bad_int", "bad_null",
     "bad_number", "bad_tag", "bad_text", "bad_value", "is_clean", "is_number", "missing",
-    "of_json", "unknown",
+    "of_json", "setters", "unknown",
 )  # fmt: skip
 
 
@@ -77,6 +77,11 @@ def _functions(catalog: Catalog, stored: set[str], writer: CodecWriter) -> list[
     return blocks
 
 
+def own_unions(catalog: Catalog) -> frozenset[str]:
+    """The unions a catalog declares."""
+    return frozenset(union.name for union in catalog.unions)
+
+
 def _views(catalog: Catalog) -> list[EventView]:
     return [
         EventView(event.name, f"{domain.module}_{snake(event.payload_class)}_event")
@@ -96,7 +101,7 @@ def core_codec(catalog: Catalog) -> str:
         header=header("schema/", CORE_COMMAND),
         modules=sorted(domain.module for domain in catalog.domains if domain.has_durable),
         public=sorted(f"{way}_{name}" for way in ("encode", "decode") for name in unions),
-        blocks=_functions(catalog, stored, CodecWriter("records.")),
+        blocks=_functions(catalog, stored, CodecWriter("records.", own_unions(catalog))),
         events=_views(catalog),
         records=[RecordView(record.name, snake(record.name)) for record in records],
     )
@@ -107,7 +112,7 @@ def extension_codec(
 ) -> str:
     """`codec.py` of a plugin: functions for what it declares, and its entry in the registry."""
     stored = stored_names((core, catalog))
-    writer = CodecWriter("")
+    writer = CodecWriter("", own_unions(catalog))
     blocks = _functions(catalog, stored, writer)
     code = "\n".join(line for block in blocks for line in block)
     core_functions = [

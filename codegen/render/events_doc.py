@@ -206,6 +206,11 @@ def events_document(core: Catalog, extensions: Sequence[tuple[PluginInfo, Catalo
         ids=[each for catalog in catalogs for each in catalog.ids],
         enums=[each for catalog in catalogs for each in catalog.enums],
         records=[record_view(record) for record in records],
+        retired=[
+            (each.name, each.since, each.doc, each.becomes)
+            for catalog in catalogs
+            for each in catalog.retired
+        ],
         unions=[
             UnionView(
                 u.name,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..history import Step
     from ..lock import FieldEntry, Fields, TypeEntry
-    from ..model import Catalog, Retired, Type, Upcast
+    from ..model import Catalog, Json, Retired, Type, Upcast
     from ..past import OldShape
 
 __all__ = ["hand_written", "history_module"]
@@ -164,17 +164,15 @@ def _declared(step: Step, upcast: Upcast) -> StepView:
     )
 
 
-def _json(value: object) -> str:
+def _json(value: Json) -> str:
     """A JSON value as code that makes a new one each time."""
     match value:
         case list():
             return f"[{', '.join(map(_json, value))}]"
         case dict():
-            return f"{{{', '.join(f'{quoted(str(k))}: {_json(v)}' for k, v in value.items())}}}"
-        case None | bool() | int() | float() | str():
-            return literal(value)
+            return f"{{{', '.join(f'{quoted(key)}: {_json(value[key])}' for key in value)}}}"
         case _:
-            raise TypeError(value)
+            return literal(value)
 
 
 def hand_written(steps: Sequence[Step]) -> bool:

@@ -68,9 +68,9 @@ def _type(kind: Type) -> Node:
 
 def _field(field: Field) -> Node:
     """The schema of a field, with what an editor shows of it."""
-    made = _type(field.type)
+    made: Node = _type(field.type)
     if field.type == Scalar("json") and field.optional:
-        made = {"not": {"type": "null"}}
+        made = Node({"not": {"type": "null"}})
     for key, value in (
         ("minimum", field.min),
         ("exclusiveMinimum", field.above),
@@ -81,7 +81,7 @@ def _field(field: Field) -> Node:
     if field.nonempty:
         made["minItems" if isinstance(field.type, ListType) else "minLength"] = 1
     if field.nullable:
-        made = {"anyOf": [made, {"type": "null"}]}
+        made = Node({"anyOf": [made, {"type": "null"}]})
     unit = f" [{field.unit}]" if field.unit else ""
     live = " An edit takes effect without a restart." if field.live else ""
     made["description"] = f"{field.doc}{unit}{live}"

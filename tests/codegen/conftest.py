@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from codegen.__main__ import main
 from codegen.faults import SchemaError
 from codegen.generate import load
 
@@ -61,3 +62,14 @@ def faults_of(small: Path) -> Callable[[Mapping[str, str | bytes]], list[str]]:
         return []
 
     return faults
+
+
+@pytest.fixture
+def made(small: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The small schema, generated once: its lock is the reviewed state."""
+    assert main(["--root", str(small)]) == 1
+    assert main(["--check", "--root", str(small)]) == 0
+    mark = "generated: catalog -->\n"
+    (small / "CHANGELOG.md").write_text(f"# Changes\n<!-- >>> {mark}\n<!-- <<< {mark}", "utf-8")
+    capsys.readouterr()
+    return small

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from codegen.evolve import changes_between, upcast_needed
-from codegen.evolve_rules import RULES
+from codegen.evolve_rules import ROLES, RULES
 from codegen.generate import load
+from codegen.lint import RULES as LINTS
 from codegen.lock import lock_of, lock_text, read_lock
 
 if TYPE_CHECKING:
@@ -125,7 +126,19 @@ def test_a_message_for_the_model_stays_one_and_an_answer_s_type_stays(tmp_path: 
     new["events"]["demo/done"]["surface"] = True
     new["events"]["demo/ask"]["returns"] = "Usage"
     assert [told(change) for change in changes_between(old, new)] == [
-        "BREAKING EVENT_SAME_SURFACE event demo/done: is now a message for the model "
-        "(stored BREAKING)",
+        (
+            "BREAKING EVENT_SAME_SURFACE event demo/done: is now a message for the model "
+            "(stored BREAKING)"
+        ),
         "BREAKING DECISION_CHANGED event demo/ask: returns nothing is now Usage (output BREAKING)",
     ][::-1]
+
+
+@pytest.mark.holds("CAT12")
+def test_the_readme_has_the_tables_as_they_are() -> None:
+    text = (Path(__file__).parents[2] / "schema" / "README.md").read_text(encoding="utf-8")
+    for rule, row in RULES.items():
+        levels = " | ".join(row.get(role, "-") for role in ROLES)
+        assert f"| `{rule}` | {levels} |\n" in text, f"schema/README.md has another row for {rule}"
+    for name, lint in LINTS.items():
+        assert f"| `{name}` | {(lint.__doc__ or '').splitlines()[0]} |\n" in text, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 
 import orjson
 import pytest
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 
 from dsh import catalog as ev
 from dsh.catalog import records
-from dsh.wire import RowReader, StoredEvent, WireFault, encode_line, encode_rows
+from dsh.wire import (
+    RowReader,
+    SealBroken,
+    StoredEvent,
+    WireFault,
+    encode_line,
+    encode_rows,
+    seal_row,
+)
 
 
 def chunk(seq: int, time: int, part: records.StreamChunk, *, step: int = 1) -> StoredEvent:
@@ -119,7 +128,6 @@ def test_a_row_is_bounded() -> None:
     "row",
     [
         b"[]",
-        b"[1]",
         b"[1,0]",
         b'[1,0,"b",1]',
         b'[2,0,"b"]',
@@ -146,3 +154,35 @@ def test_a_row_needs_a_delta_above_it() -> None:
     reader.read(b'{"type":"turn/start","seq":0,"time":1,"data":{"turn":1}}')
     with pytest.raises(WireFault, match="follows no streamed delta"):
         reader.read(b'[1,0,"a"]')
+
+
+def test_a_seal_proves_what_stands_above_it() -> None:
+    events = [chunk(seq, 100 + seq, text("a")) for seq in range(4)]
+    head = b'{"type":"session"}'
+    lines = [*encode_rows(events[:3]).split(b"\n")[:-1]]
+    crc = zlib.crc32(b"\n".join((head, *lines, b"")))
+    seal = seal_row(crc).rstrip(b"\n")
+    reader = RowReader(head)
+    assert sum(len(reader.read(line)) for line in lines) == 3
+    assert (reader.crc, reader.read(seal), reader.crc) == (crc, [], 0)
+    (after,) = reader.read(b'[3,1,"a"]')
+    assert encode_line(after) == encode_line(events[3]), "a packed row reaches over a seal"
+    with pytest.raises(SealBroken, match="lines above"):
+        reader.read(seal)
+    for harmed in (head[:-1] + b" }", head):
+        other = RowReader(harmed)
+        for line in lines:
+            other.read(line.replace(b'"a"', b'"b"') if harmed == head else line)
+        with pytest.raises(SealBroken):
+            other.read(seal)
+    with pytest.raises(WireFault, match="no number"):
+        RowReader(head).read(b'["1"]')
+
+
+def test_a_first_seal_proves_nothing_to_a_reader_without_the_header() -> None:
+    reader = RowReader()
+    reader.read(encode_line(chunk(0, 100, text("a"))))
+    assert reader.read(b"[7]") == []
+    reader.read(b'[1,0,"b"]')
+    with pytest.raises(SealBroken):
+        reader.read(b"[7]")

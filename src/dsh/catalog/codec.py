@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 from dsh.catalog import records
 from dsh.catalog.refusal import (
     ABSENT,
-    INT_MAX,
+    NEW,
     CodecError,
     LazyModule,
     bad_choice,
@@ -34,6 +34,7 @@ from dsh.catalog.refusal import (
     is_number,
     missing,
     of_json,
+    setters,
     unknown,
 )
 from dsh.hooks import AnyDurable, InvalidJson, frozen_json, frozen_object
@@ -94,6 +95,7 @@ __all__ = [
 R = TypeVar("R")
 #: Tables hold encoders of different classes; each is called with an object of its own class.
 Encoder: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]
+PayloadEncoder: TypeAlias = Callable[..., dict[str, object]]  # type: ignore[explicit-any]
 
 
 def encode_image_attachment_ref(x: records.ImageAttachmentRef) -> dict[str, object]:
@@ -104,13 +106,13 @@ def encode_image_attachment_ref(x: records.ImageAttachmentRef) -> dict[str, obje
     if v_media_type.__class__ is not str or not (v_media_type.isascii() or is_clean(v_media_type)):
         raise bad_text("mediaType", v_media_type)
     v_bytes = x.bytes
-    if v_bytes.__class__ is not int or not -INT_MAX <= v_bytes <= INT_MAX:
+    if v_bytes.__class__ is not int or not -9007199254740991 <= v_bytes <= 9007199254740991:
         raise bad_int("bytes", v_bytes)
     v_width = x.width
-    if v_width.__class__ is not int or not -INT_MAX <= v_width <= INT_MAX:
+    if v_width.__class__ is not int or not -9007199254740991 <= v_width <= 9007199254740991:
         raise bad_int("width", v_width)
     v_height = x.height
-    if v_height.__class__ is not int or not -INT_MAX <= v_height <= INT_MAX:
+    if v_height.__class__ is not int or not -9007199254740991 <= v_height <= 9007199254740991:
         raise bad_int("height", v_height)
     out: dict[str, object] = {"attachmentId": v_attachment_id, "mediaType": v_media_type, "bytes": v_bytes, "width": v_width, "height": v_height}
     v_name = x.name
@@ -122,6 +124,7 @@ def encode_image_attachment_ref(x: records.ImageAttachmentRef) -> dict[str, obje
 
 
 KEYS_IMAGE_ATTACHMENT_REF: Final[tuple[str, ...]] = ("attachmentId", "mediaType", "bytes", "width", "height", "name")
+SET_IMAGE_ATTACHMENT_REF_ATTACHMENT_ID, SET_IMAGE_ATTACHMENT_REF_MEDIA_TYPE, SET_IMAGE_ATTACHMENT_REF_BYTES, SET_IMAGE_ATTACHMENT_REF_WIDTH, SET_IMAGE_ATTACHMENT_REF_HEIGHT, SET_IMAGE_ATTACHMENT_REF_NAME = setters(records.ImageAttachmentRef, "attachment_id", "media_type", "bytes", "width", "height", "name")
 
 
 def decode_image_attachment_ref(d: object) -> records.ImageAttachmentRef:
@@ -140,11 +143,11 @@ def decode_image_attachment_ref(d: object) -> records.ImageAttachmentRef:
         raise bad_text("attachmentId", v_attachment_id)
     if v_media_type.__class__ is not str or not (v_media_type.isascii() or is_clean(v_media_type)):
         raise bad_text("mediaType", v_media_type)
-    if v_bytes.__class__ is not int or not -INT_MAX <= v_bytes <= INT_MAX:
+    if v_bytes.__class__ is not int or not -9007199254740991 <= v_bytes <= 9007199254740991:
         raise bad_int("bytes", v_bytes)
-    if v_width.__class__ is not int or not -INT_MAX <= v_width <= INT_MAX:
+    if v_width.__class__ is not int or not -9007199254740991 <= v_width <= 9007199254740991:
         raise bad_int("width", v_width)
-    if v_height.__class__ is not int or not -INT_MAX <= v_height <= INT_MAX:
+    if v_height.__class__ is not int or not -9007199254740991 <= v_height <= 9007199254740991:
         raise bad_int("height", v_height)
     v_name = d.get("name", ABSENT)
     if v_name is ABSENT:
@@ -155,7 +158,14 @@ def decode_image_attachment_ref(d: object) -> records.ImageAttachmentRef:
             raise bad_text("name", v_name)
     if len(d) != n:
         raise unknown(d, KEYS_IMAGE_ATTACHMENT_REF)
-    return records.ImageAttachmentRef(attachment_id=v_attachment_id, media_type=v_media_type, bytes=v_bytes, width=v_width, height=v_height, name=v_name)
+    made = NEW(records.ImageAttachmentRef)
+    SET_IMAGE_ATTACHMENT_REF_ATTACHMENT_ID(made, v_attachment_id)
+    SET_IMAGE_ATTACHMENT_REF_MEDIA_TYPE(made, v_media_type)
+    SET_IMAGE_ATTACHMENT_REF_BYTES(made, v_bytes)
+    SET_IMAGE_ATTACHMENT_REF_WIDTH(made, v_width)
+    SET_IMAGE_ATTACHMENT_REF_HEIGHT(made, v_height)
+    SET_IMAGE_ATTACHMENT_REF_NAME(made, v_name)
+    return made
 
 
 def encode_file_attachment_ref(x: records.FileAttachmentRef) -> dict[str, object]:
@@ -166,12 +176,13 @@ def encode_file_attachment_ref(x: records.FileAttachmentRef) -> dict[str, object
     if v_name.__class__ is not str or not (v_name.isascii() or is_clean(v_name)):
         raise bad_text("name", v_name)
     v_bytes = x.bytes
-    if v_bytes.__class__ is not int or not -INT_MAX <= v_bytes <= INT_MAX:
+    if v_bytes.__class__ is not int or not -9007199254740991 <= v_bytes <= 9007199254740991:
         raise bad_int("bytes", v_bytes)
     return {"attachmentId": v_attachment_id, "name": v_name, "bytes": v_bytes}
 
 
 KEYS_FILE_ATTACHMENT_REF: Final[tuple[str, ...]] = ("attachmentId", "name", "bytes")
+SET_FILE_ATTACHMENT_REF_ATTACHMENT_ID, SET_FILE_ATTACHMENT_REF_NAME, SET_FILE_ATTACHMENT_REF_BYTES = setters(records.FileAttachmentRef, "attachment_id", "name", "bytes")
 
 
 def decode_file_attachment_ref(d: object) -> records.FileAttachmentRef:
@@ -188,11 +199,15 @@ def decode_file_attachment_ref(d: object) -> records.FileAttachmentRef:
         raise bad_text("attachmentId", v_attachment_id)
     if v_name.__class__ is not str or not (v_name.isascii() or is_clean(v_name)):
         raise bad_text("name", v_name)
-    if v_bytes.__class__ is not int or not -INT_MAX <= v_bytes <= INT_MAX:
+    if v_bytes.__class__ is not int or not -9007199254740991 <= v_bytes <= 9007199254740991:
         raise bad_int("bytes", v_bytes)
     if len(d) != n:
         raise unknown(d, KEYS_FILE_ATTACHMENT_REF)
-    return records.FileAttachmentRef(attachment_id=v_attachment_id, name=v_name, bytes=v_bytes)
+    made = NEW(records.FileAttachmentRef)
+    SET_FILE_ATTACHMENT_REF_ATTACHMENT_ID(made, v_attachment_id)
+    SET_FILE_ATTACHMENT_REF_NAME(made, v_name)
+    SET_FILE_ATTACHMENT_REF_BYTES(made, v_bytes)
+    return made
 
 
 def encode_context_snapshot_section(x: records.ContextSnapshotSection) -> dict[str, object]:
@@ -206,6 +221,7 @@ def encode_context_snapshot_section(x: records.ContextSnapshotSection) -> dict[s
 
 
 KEYS_CONTEXT_SNAPSHOT_SECTION: Final[tuple[str, ...]] = ("name", "text")
+SET_CONTEXT_SNAPSHOT_SECTION_NAME, SET_CONTEXT_SNAPSHOT_SECTION_TEXT = setters(records.ContextSnapshotSection, "name", "text")
 
 
 def decode_context_snapshot_section(d: object) -> records.ContextSnapshotSection:
@@ -223,7 +239,10 @@ def decode_context_snapshot_section(d: object) -> records.ContextSnapshotSection
         raise bad_text("text", v_text)
     if len(d) != n:
         raise unknown(d, KEYS_CONTEXT_SNAPSHOT_SECTION)
-    return records.ContextSnapshotSection(name=v_name, text=v_text)
+    made = NEW(records.ContextSnapshotSection)
+    SET_CONTEXT_SNAPSHOT_SECTION_NAME(made, v_name)
+    SET_CONTEXT_SNAPSHOT_SECTION_TEXT(made, v_text)
+    return made
 
 
 def encode_tool_schema(x: records.ToolSchema) -> dict[str, object]:
@@ -238,6 +257,7 @@ def encode_tool_schema(x: records.ToolSchema) -> dict[str, object]:
 
 
 KEYS_TOOL_SCHEMA: Final[tuple[str, ...]] = ("name", "description", "parameters")
+SET_TOOL_SCHEMA_NAME, SET_TOOL_SCHEMA_DESCRIPTION, SET_TOOL_SCHEMA_PARAMETERS = setters(records.ToolSchema, "name", "description", "parameters")
 
 
 def decode_tool_schema(d: object) -> records.ToolSchema:
@@ -260,41 +280,46 @@ def decode_tool_schema(d: object) -> records.ToolSchema:
         raise of_json("parameters", error) from None
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_SCHEMA)
-    return records.ToolSchema(name=v_name, description=v_description, parameters=v_parameters)
+    made = NEW(records.ToolSchema)
+    SET_TOOL_SCHEMA_NAME(made, v_name)
+    SET_TOOL_SCHEMA_DESCRIPTION(made, v_description)
+    SET_TOOL_SCHEMA_PARAMETERS(made, v_parameters)
+    return made
 
 
 def encode_usage(x: records.Usage) -> dict[str, object]:
     v_input_tokens = x.input_tokens
-    if v_input_tokens.__class__ is not int or not -INT_MAX <= v_input_tokens <= INT_MAX:
+    if v_input_tokens.__class__ is not int or not -9007199254740991 <= v_input_tokens <= 9007199254740991:
         raise bad_int("inputTokens", v_input_tokens)
     v_output_tokens = x.output_tokens
-    if v_output_tokens.__class__ is not int or not -INT_MAX <= v_output_tokens <= INT_MAX:
+    if v_output_tokens.__class__ is not int or not -9007199254740991 <= v_output_tokens <= 9007199254740991:
         raise bad_int("outputTokens", v_output_tokens)
     out: dict[str, object] = {"inputTokens": v_input_tokens, "outputTokens": v_output_tokens}
     v_cache_read_tokens = x.cache_read_tokens
     if v_cache_read_tokens is not None:
-        if v_cache_read_tokens.__class__ is not int or not -INT_MAX <= v_cache_read_tokens <= INT_MAX:
+        if v_cache_read_tokens.__class__ is not int or not -9007199254740991 <= v_cache_read_tokens <= 9007199254740991:
             raise bad_int("cacheReadTokens", v_cache_read_tokens)
         out["cacheReadTokens"] = v_cache_read_tokens
     v_cache_write_tokens = x.cache_write_tokens
     if v_cache_write_tokens is not None:
-        if v_cache_write_tokens.__class__ is not int or not -INT_MAX <= v_cache_write_tokens <= INT_MAX:
+        if v_cache_write_tokens.__class__ is not int or not -9007199254740991 <= v_cache_write_tokens <= 9007199254740991:
             raise bad_int("cacheWriteTokens", v_cache_write_tokens)
         out["cacheWriteTokens"] = v_cache_write_tokens
     v_reasoning_tokens = x.reasoning_tokens
     if v_reasoning_tokens is not None:
-        if v_reasoning_tokens.__class__ is not int or not -INT_MAX <= v_reasoning_tokens <= INT_MAX:
+        if v_reasoning_tokens.__class__ is not int or not -9007199254740991 <= v_reasoning_tokens <= 9007199254740991:
             raise bad_int("reasoningTokens", v_reasoning_tokens)
         out["reasoningTokens"] = v_reasoning_tokens
     v_reported_total_tokens = x.reported_total_tokens
     if v_reported_total_tokens is not None:
-        if v_reported_total_tokens.__class__ is not int or not -INT_MAX <= v_reported_total_tokens <= INT_MAX:
+        if v_reported_total_tokens.__class__ is not int or not -9007199254740991 <= v_reported_total_tokens <= 9007199254740991:
             raise bad_int("reportedTotalTokens", v_reported_total_tokens)
         out["reportedTotalTokens"] = v_reported_total_tokens
     return out
 
 
 KEYS_USAGE: Final[tuple[str, ...]] = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens", "reportedTotalTokens")
+SET_USAGE_INPUT_TOKENS, SET_USAGE_OUTPUT_TOKENS, SET_USAGE_CACHE_READ_TOKENS, SET_USAGE_CACHE_WRITE_TOKENS, SET_USAGE_REASONING_TOKENS, SET_USAGE_REPORTED_TOTAL_TOKENS = setters(records.Usage, "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "reported_total_tokens")
 
 
 def decode_usage(d: object) -> records.Usage:
@@ -306,41 +331,48 @@ def decode_usage(d: object) -> records.Usage:
         v_output_tokens = d["outputTokens"]
     except KeyError as error:
         raise missing(d, error, KEYS_USAGE) from None
-    if v_input_tokens.__class__ is not int or not -INT_MAX <= v_input_tokens <= INT_MAX:
+    if v_input_tokens.__class__ is not int or not -9007199254740991 <= v_input_tokens <= 9007199254740991:
         raise bad_int("inputTokens", v_input_tokens)
-    if v_output_tokens.__class__ is not int or not -INT_MAX <= v_output_tokens <= INT_MAX:
+    if v_output_tokens.__class__ is not int or not -9007199254740991 <= v_output_tokens <= 9007199254740991:
         raise bad_int("outputTokens", v_output_tokens)
     v_cache_read_tokens = d.get("cacheReadTokens", ABSENT)
     if v_cache_read_tokens is ABSENT:
         v_cache_read_tokens = None
     else:
         n += 1
-        if v_cache_read_tokens.__class__ is not int or not -INT_MAX <= v_cache_read_tokens <= INT_MAX:
+        if v_cache_read_tokens.__class__ is not int or not -9007199254740991 <= v_cache_read_tokens <= 9007199254740991:
             raise bad_int("cacheReadTokens", v_cache_read_tokens)
     v_cache_write_tokens = d.get("cacheWriteTokens", ABSENT)
     if v_cache_write_tokens is ABSENT:
         v_cache_write_tokens = None
     else:
         n += 1
-        if v_cache_write_tokens.__class__ is not int or not -INT_MAX <= v_cache_write_tokens <= INT_MAX:
+        if v_cache_write_tokens.__class__ is not int or not -9007199254740991 <= v_cache_write_tokens <= 9007199254740991:
             raise bad_int("cacheWriteTokens", v_cache_write_tokens)
     v_reasoning_tokens = d.get("reasoningTokens", ABSENT)
     if v_reasoning_tokens is ABSENT:
         v_reasoning_tokens = None
     else:
         n += 1
-        if v_reasoning_tokens.__class__ is not int or not -INT_MAX <= v_reasoning_tokens <= INT_MAX:
+        if v_reasoning_tokens.__class__ is not int or not -9007199254740991 <= v_reasoning_tokens <= 9007199254740991:
             raise bad_int("reasoningTokens", v_reasoning_tokens)
     v_reported_total_tokens = d.get("reportedTotalTokens", ABSENT)
     if v_reported_total_tokens is ABSENT:
         v_reported_total_tokens = None
     else:
         n += 1
-        if v_reported_total_tokens.__class__ is not int or not -INT_MAX <= v_reported_total_tokens <= INT_MAX:
+        if v_reported_total_tokens.__class__ is not int or not -9007199254740991 <= v_reported_total_tokens <= 9007199254740991:
             raise bad_int("reportedTotalTokens", v_reported_total_tokens)
     if len(d) != n:
         raise unknown(d, KEYS_USAGE)
-    return records.Usage(input_tokens=v_input_tokens, output_tokens=v_output_tokens, cache_read_tokens=v_cache_read_tokens, cache_write_tokens=v_cache_write_tokens, reasoning_tokens=v_reasoning_tokens, reported_total_tokens=v_reported_total_tokens)
+    made = NEW(records.Usage)
+    SET_USAGE_INPUT_TOKENS(made, v_input_tokens)
+    SET_USAGE_OUTPUT_TOKENS(made, v_output_tokens)
+    SET_USAGE_CACHE_READ_TOKENS(made, v_cache_read_tokens)
+    SET_USAGE_CACHE_WRITE_TOKENS(made, v_cache_write_tokens)
+    SET_USAGE_REASONING_TOKENS(made, v_reasoning_tokens)
+    SET_USAGE_REPORTED_TOTAL_TOKENS(made, v_reported_total_tokens)
+    return made
 
 
 def encode_llm_call_config(x: records.LlmCallConfig) -> dict[str, object]:
@@ -363,7 +395,7 @@ def encode_llm_call_config(x: records.LlmCallConfig) -> dict[str, object]:
         out["temperature"] = v_temperature
     v_max_tokens = x.max_tokens
     if v_max_tokens is not None:
-        if v_max_tokens.__class__ is not int or not -INT_MAX <= v_max_tokens <= INT_MAX:
+        if v_max_tokens.__class__ is not int or not -9007199254740991 <= v_max_tokens <= 9007199254740991:
             raise bad_int("maxTokens", v_max_tokens)
         out["maxTokens"] = v_max_tokens
     v_stop = x.stop
@@ -383,6 +415,7 @@ def encode_llm_call_config(x: records.LlmCallConfig) -> dict[str, object]:
 
 
 KEYS_LLM_CALL_CONFIG: Final[tuple[str, ...]] = ("provider", "model", "reasoningEffort", "temperature", "maxTokens", "stop")
+SET_LLM_CALL_CONFIG_PROVIDER, SET_LLM_CALL_CONFIG_MODEL, SET_LLM_CALL_CONFIG_REASONING_EFFORT, SET_LLM_CALL_CONFIG_TEMPERATURE, SET_LLM_CALL_CONFIG_MAX_TOKENS, SET_LLM_CALL_CONFIG_STOP = setters(records.LlmCallConfig, "provider", "model", "reasoning_effort", "temperature", "max_tokens", "stop")
 
 
 def decode_llm_call_config(d: object) -> records.LlmCallConfig:
@@ -417,7 +450,7 @@ def decode_llm_call_config(d: object) -> records.LlmCallConfig:
         v_max_tokens = None
     else:
         n += 1
-        if v_max_tokens.__class__ is not int or not -INT_MAX <= v_max_tokens <= INT_MAX:
+        if v_max_tokens.__class__ is not int or not -9007199254740991 <= v_max_tokens <= 9007199254740991:
             raise bad_int("maxTokens", v_max_tokens)
     v_stop = d.get("stop", ABSENT)
     if v_stop is ABSENT:
@@ -437,7 +470,14 @@ def decode_llm_call_config(d: object) -> records.LlmCallConfig:
         v_stop = tuple(v_stop_)
     if len(d) != n:
         raise unknown(d, KEYS_LLM_CALL_CONFIG)
-    return records.LlmCallConfig(provider=v_provider, model=v_model, reasoning_effort=v_reasoning_effort, temperature=v_temperature, max_tokens=v_max_tokens, stop=v_stop)
+    made = NEW(records.LlmCallConfig)
+    SET_LLM_CALL_CONFIG_PROVIDER(made, v_provider)
+    SET_LLM_CALL_CONFIG_MODEL(made, v_model)
+    SET_LLM_CALL_CONFIG_REASONING_EFFORT(made, v_reasoning_effort)
+    SET_LLM_CALL_CONFIG_TEMPERATURE(made, v_temperature)
+    SET_LLM_CALL_CONFIG_MAX_TOKENS(made, v_max_tokens)
+    SET_LLM_CALL_CONFIG_STOP(made, v_stop)
+    return made
 
 
 def encode_llm_call_config_adapter_defaults(x: records.LlmCallConfigAdapterDefaults) -> dict[str, object]:
@@ -456,6 +496,7 @@ def encode_llm_call_config_adapter_defaults(x: records.LlmCallConfigAdapterDefau
 
 
 KEYS_LLM_CALL_CONFIG_ADAPTER_DEFAULTS: Final[tuple[str, ...]] = ("reasoningEffort", "maxTokens")
+SET_LLM_CALL_CONFIG_ADAPTER_DEFAULTS_REASONING_EFFORT, SET_LLM_CALL_CONFIG_ADAPTER_DEFAULTS_MAX_TOKENS = setters(records.LlmCallConfigAdapterDefaults, "reasoning_effort", "max_tokens")
 
 
 def decode_llm_call_config_adapter_defaults(d: object) -> records.LlmCallConfigAdapterDefaults:
@@ -478,7 +519,10 @@ def decode_llm_call_config_adapter_defaults(d: object) -> records.LlmCallConfigA
         raise bad_value("maxTokens", v_max_tokens, "true, or no such field")
     if len(d) != n:
         raise unknown(d, KEYS_LLM_CALL_CONFIG_ADAPTER_DEFAULTS)
-    return records.LlmCallConfigAdapterDefaults(reasoning_effort=v_reasoning_effort, max_tokens=v_max_tokens)
+    made = NEW(records.LlmCallConfigAdapterDefaults)
+    SET_LLM_CALL_CONFIG_ADAPTER_DEFAULTS_REASONING_EFFORT(made, v_reasoning_effort)
+    SET_LLM_CALL_CONFIG_ADAPTER_DEFAULTS_MAX_TOKENS(made, v_max_tokens)
+    return made
 
 
 def encode_epoch_header(x: records.EpochHeader) -> dict[str, object]:
@@ -516,6 +560,7 @@ def encode_epoch_header(x: records.EpochHeader) -> dict[str, object]:
 
 
 KEYS_EPOCH_HEADER: Final[tuple[str, ...]] = ("config", "adapterDefaults", "tools")
+SET_EPOCH_HEADER_CONFIG, SET_EPOCH_HEADER_ADAPTER_DEFAULTS, SET_EPOCH_HEADER_TOOLS = setters(records.EpochHeader, "config", "adapter_defaults", "tools")
 
 
 def decode_epoch_header(d: object) -> records.EpochHeader:
@@ -555,7 +600,11 @@ def decode_epoch_header(d: object) -> records.EpochHeader:
         v_tools = tuple(v_tools_)
     if len(d) != n:
         raise unknown(d, KEYS_EPOCH_HEADER)
-    return records.EpochHeader(config=v_config, adapter_defaults=v_adapter_defaults, tools=v_tools)
+    made = NEW(records.EpochHeader)
+    SET_EPOCH_HEADER_CONFIG(made, v_config)
+    SET_EPOCH_HEADER_ADAPTER_DEFAULTS(made, v_adapter_defaults)
+    SET_EPOCH_HEADER_TOOLS(made, v_tools)
+    return made
 
 
 def encode_llm_failure(x: records.LlmFailure) -> dict[str, object]:
@@ -568,7 +617,7 @@ def encode_llm_failure(x: records.LlmFailure) -> dict[str, object]:
     out: dict[str, object] = {"message": v_message, "code": v_code}
     v_status = x.status
     if v_status is not None:
-        if v_status.__class__ is not int or not -INT_MAX <= v_status <= INT_MAX:
+        if v_status.__class__ is not int or not -9007199254740991 <= v_status <= 9007199254740991:
             raise bad_int("status", v_status)
         out["status"] = v_status
     v_provider_retry_after_ms = x.provider_retry_after_ms
@@ -585,6 +634,7 @@ def encode_llm_failure(x: records.LlmFailure) -> dict[str, object]:
 
 
 KEYS_LLM_FAILURE: Final[tuple[str, ...]] = ("message", "code", "status", "providerRetryAfterMs", "requestId")
+SET_LLM_FAILURE_MESSAGE, SET_LLM_FAILURE_CODE, SET_LLM_FAILURE_STATUS, SET_LLM_FAILURE_PROVIDER_RETRY_AFTER_MS, SET_LLM_FAILURE_REQUEST_ID = setters(records.LlmFailure, "message", "code", "status", "provider_retry_after_ms", "request_id")
 
 
 def decode_llm_failure(d: object) -> records.LlmFailure:
@@ -605,7 +655,7 @@ def decode_llm_failure(d: object) -> records.LlmFailure:
         v_status = None
     else:
         n += 1
-        if v_status.__class__ is not int or not -INT_MAX <= v_status <= INT_MAX:
+        if v_status.__class__ is not int or not -9007199254740991 <= v_status <= 9007199254740991:
             raise bad_int("status", v_status)
     v_provider_retry_after_ms = d.get("providerRetryAfterMs", ABSENT)
     if v_provider_retry_after_ms is ABSENT:
@@ -623,7 +673,13 @@ def decode_llm_failure(d: object) -> records.LlmFailure:
             raise bad_text("requestId", v_request_id)
     if len(d) != n:
         raise unknown(d, KEYS_LLM_FAILURE)
-    return records.LlmFailure(message=v_message, code=v_code, status=v_status, provider_retry_after_ms=v_provider_retry_after_ms, request_id=v_request_id)
+    made = NEW(records.LlmFailure)
+    SET_LLM_FAILURE_MESSAGE(made, v_message)
+    SET_LLM_FAILURE_CODE(made, v_code)
+    SET_LLM_FAILURE_STATUS(made, v_status)
+    SET_LLM_FAILURE_PROVIDER_RETRY_AFTER_MS(made, v_provider_retry_after_ms)
+    SET_LLM_FAILURE_REQUEST_ID(made, v_request_id)
+    return made
 
 
 def encode_replay_envelope(x: records.ReplayEnvelope) -> dict[str, object]:
@@ -638,6 +694,7 @@ def encode_replay_envelope(x: records.ReplayEnvelope) -> dict[str, object]:
 
 
 KEYS_REPLAY_ENVELOPE: Final[tuple[str, ...]] = ("response", "blocks")
+SET_REPLAY_ENVELOPE_RESPONSE, SET_REPLAY_ENVELOPE_BLOCKS = setters(records.ReplayEnvelope, "response", "blocks")
 
 
 def decode_replay_envelope(d: object) -> records.ReplayEnvelope:
@@ -672,7 +729,10 @@ def decode_replay_envelope(d: object) -> records.ReplayEnvelope:
         v_blocks = tuple(v_blocks_)
     if len(d) != n:
         raise unknown(d, KEYS_REPLAY_ENVELOPE)
-    return records.ReplayEnvelope(response=v_response, blocks=v_blocks)
+    made = NEW(records.ReplayEnvelope)
+    SET_REPLAY_ENVELOPE_RESPONSE(made, v_response)
+    SET_REPLAY_ENVELOPE_BLOCKS(made, v_blocks)
+    return made
 
 
 def encode_request_context(x: records.RequestContext) -> dict[str, object]:
@@ -685,7 +745,7 @@ def encode_request_context(x: records.RequestContext) -> dict[str, object]:
     out: dict[str, object] = {"provider": v_provider, "model": v_model}
     v_context_window = x.context_window
     if v_context_window is not None:
-        if v_context_window.__class__ is not int or not -INT_MAX <= v_context_window <= INT_MAX:
+        if v_context_window.__class__ is not int or not -9007199254740991 <= v_context_window <= 9007199254740991:
             raise bad_int("contextWindow", v_context_window)
         out["contextWindow"] = v_context_window
     v_system_prompt_update = x.system_prompt_update
@@ -697,6 +757,7 @@ def encode_request_context(x: records.RequestContext) -> dict[str, object]:
 
 
 KEYS_REQUEST_CONTEXT: Final[tuple[str, ...]] = ("provider", "model", "contextWindow", "systemPromptUpdate")
+SET_REQUEST_CONTEXT_PROVIDER, SET_REQUEST_CONTEXT_MODEL, SET_REQUEST_CONTEXT_CONTEXT_WINDOW, SET_REQUEST_CONTEXT_SYSTEM_PROMPT_UPDATE = setters(records.RequestContext, "provider", "model", "context_window", "system_prompt_update")
 
 
 def decode_request_context(d: object) -> records.RequestContext:
@@ -717,7 +778,7 @@ def decode_request_context(d: object) -> records.RequestContext:
         v_context_window = None
     else:
         n += 1
-        if v_context_window.__class__ is not int or not -INT_MAX <= v_context_window <= INT_MAX:
+        if v_context_window.__class__ is not int or not -9007199254740991 <= v_context_window <= 9007199254740991:
             raise bad_int("contextWindow", v_context_window)
     v_system_prompt_update = d.get("systemPromptUpdate", ABSENT)
     if v_system_prompt_update is ABSENT:
@@ -728,18 +789,23 @@ def decode_request_context(d: object) -> records.RequestContext:
             raise bad_choice("systemPromptUpdate", v_system_prompt_update, ("in-history",))
     if len(d) != n:
         raise unknown(d, KEYS_REQUEST_CONTEXT)
-    return records.RequestContext(provider=v_provider, model=v_model, context_window=v_context_window, system_prompt_update=v_system_prompt_update)
+    made = NEW(records.RequestContext)
+    SET_REQUEST_CONTEXT_PROVIDER(made, v_provider)
+    SET_REQUEST_CONTEXT_MODEL(made, v_model)
+    SET_REQUEST_CONTEXT_CONTEXT_WINDOW(made, v_context_window)
+    SET_REQUEST_CONTEXT_SYSTEM_PROMPT_UPDATE(made, v_system_prompt_update)
+    return made
 
 
 def encode_session_header(x: records.SessionHeader) -> dict[str, object]:
     v_version = x.version
-    if v_version.__class__ is not int or not -INT_MAX <= v_version <= INT_MAX:
+    if v_version.__class__ is not int or not -9007199254740991 <= v_version <= 9007199254740991:
         raise bad_int("version", v_version)
     v_id = x.id
     if v_id.__class__ is not str or not (v_id.isascii() or is_clean(v_id)):
         raise bad_text("id", v_id)
     v_created_at = x.created_at
-    if v_created_at.__class__ is not int or not -INT_MAX <= v_created_at <= INT_MAX:
+    if v_created_at.__class__ is not int or not -9007199254740991 <= v_created_at <= 9007199254740991:
         raise bad_int("createdAt", v_created_at)
     out: dict[str, object] = {"version": v_version, "id": v_id, "createdAt": v_created_at}
     v_cwd = x.cwd
@@ -754,7 +820,7 @@ def encode_session_header(x: records.SessionHeader) -> dict[str, object]:
         out["parentSession"] = v_parent_session
     v_seed_length = x.seed_length
     if v_seed_length is not None:
-        if v_seed_length.__class__ is not int or not -INT_MAX <= v_seed_length <= INT_MAX:
+        if v_seed_length.__class__ is not int or not -9007199254740991 <= v_seed_length <= 9007199254740991:
             raise bad_int("seedLength", v_seed_length)
         out["seedLength"] = v_seed_length
     v_origin = x.origin
@@ -764,7 +830,7 @@ def encode_session_header(x: records.SessionHeader) -> dict[str, object]:
         out["origin"] = v_origin
     v_delegation_depth = x.delegation_depth
     if v_delegation_depth.__class__ is not int or v_delegation_depth != 0:
-        if v_delegation_depth.__class__ is not int or not -INT_MAX <= v_delegation_depth <= INT_MAX:
+        if v_delegation_depth.__class__ is not int or not -9007199254740991 <= v_delegation_depth <= 9007199254740991:
             raise bad_int("delegationDepth", v_delegation_depth)
         out["delegationDepth"] = v_delegation_depth
     v_agent_preset = x.agent_preset
@@ -776,6 +842,7 @@ def encode_session_header(x: records.SessionHeader) -> dict[str, object]:
 
 
 KEYS_SESSION_HEADER: Final[tuple[str, ...]] = ("version", "id", "createdAt", "cwd", "parentSession", "seedLength", "origin", "delegationDepth", "agentPreset")
+SET_SESSION_HEADER_VERSION, SET_SESSION_HEADER_ID, SET_SESSION_HEADER_CREATED_AT, SET_SESSION_HEADER_CWD, SET_SESSION_HEADER_PARENT_SESSION, SET_SESSION_HEADER_SEED_LENGTH, SET_SESSION_HEADER_ORIGIN, SET_SESSION_HEADER_DELEGATION_DEPTH, SET_SESSION_HEADER_AGENT_PRESET = setters(records.SessionHeader, "version", "id", "created_at", "cwd", "parent_session", "seed_length", "origin", "delegation_depth", "agent_preset")
 
 
 def decode_session_header(d: object) -> records.SessionHeader:
@@ -788,11 +855,11 @@ def decode_session_header(d: object) -> records.SessionHeader:
         v_created_at = d["createdAt"]
     except KeyError as error:
         raise missing(d, error, KEYS_SESSION_HEADER) from None
-    if v_version.__class__ is not int or not -INT_MAX <= v_version <= INT_MAX:
+    if v_version.__class__ is not int or not -9007199254740991 <= v_version <= 9007199254740991:
         raise bad_int("version", v_version)
     if v_id.__class__ is not str or not (v_id.isascii() or is_clean(v_id)):
         raise bad_text("id", v_id)
-    if v_created_at.__class__ is not int or not -INT_MAX <= v_created_at <= INT_MAX:
+    if v_created_at.__class__ is not int or not -9007199254740991 <= v_created_at <= 9007199254740991:
         raise bad_int("createdAt", v_created_at)
     v_cwd = d.get("cwd", ABSENT)
     if v_cwd is ABSENT:
@@ -813,7 +880,7 @@ def decode_session_header(d: object) -> records.SessionHeader:
         v_seed_length = None
     else:
         n += 1
-        if v_seed_length.__class__ is not int or not -INT_MAX <= v_seed_length <= INT_MAX:
+        if v_seed_length.__class__ is not int or not -9007199254740991 <= v_seed_length <= 9007199254740991:
             raise bad_int("seedLength", v_seed_length)
     v_origin = d.get("origin", ABSENT)
     if v_origin is ABSENT:
@@ -827,7 +894,7 @@ def decode_session_header(d: object) -> records.SessionHeader:
         v_delegation_depth = 0
     else:
         n += 1
-        if v_delegation_depth.__class__ is not int or not -INT_MAX <= v_delegation_depth <= INT_MAX:
+        if v_delegation_depth.__class__ is not int or not -9007199254740991 <= v_delegation_depth <= 9007199254740991:
             raise bad_int("delegationDepth", v_delegation_depth)
     v_agent_preset = d.get("agentPreset", ABSENT)
     if v_agent_preset is ABSENT:
@@ -838,20 +905,31 @@ def decode_session_header(d: object) -> records.SessionHeader:
             raise bad_text("agentPreset", v_agent_preset)
     if len(d) != n:
         raise unknown(d, KEYS_SESSION_HEADER)
-    return records.SessionHeader(version=v_version, id=v_id, created_at=v_created_at, cwd=v_cwd, parent_session=v_parent_session, seed_length=v_seed_length, origin=v_origin, delegation_depth=v_delegation_depth, agent_preset=v_agent_preset)
+    made = NEW(records.SessionHeader)
+    SET_SESSION_HEADER_VERSION(made, v_version)
+    SET_SESSION_HEADER_ID(made, v_id)
+    SET_SESSION_HEADER_CREATED_AT(made, v_created_at)
+    SET_SESSION_HEADER_CWD(made, v_cwd)
+    SET_SESSION_HEADER_PARENT_SESSION(made, v_parent_session)
+    SET_SESSION_HEADER_SEED_LENGTH(made, v_seed_length)
+    SET_SESSION_HEADER_ORIGIN(made, v_origin)
+    SET_SESSION_HEADER_DELEGATION_DEPTH(made, v_delegation_depth)
+    SET_SESSION_HEADER_AGENT_PRESET(made, v_agent_preset)
+    return made
 
 
 def encode_seq_range(x: records.SeqRange) -> dict[str, object]:
     v_start = x.start
-    if v_start.__class__ is not int or not -INT_MAX <= v_start <= INT_MAX:
+    if v_start.__class__ is not int or not -9007199254740991 <= v_start <= 9007199254740991:
         raise bad_int("start", v_start)
     v_end = x.end
-    if v_end.__class__ is not int or not -INT_MAX <= v_end <= INT_MAX:
+    if v_end.__class__ is not int or not -9007199254740991 <= v_end <= 9007199254740991:
         raise bad_int("end", v_end)
     return {"start": v_start, "end": v_end}
 
 
 KEYS_SEQ_RANGE: Final[tuple[str, ...]] = ("start", "end")
+SET_SEQ_RANGE_START, SET_SEQ_RANGE_END = setters(records.SeqRange, "start", "end")
 
 
 def decode_seq_range(d: object) -> records.SeqRange:
@@ -863,13 +941,16 @@ def decode_seq_range(d: object) -> records.SeqRange:
         v_end = d["end"]
     except KeyError as error:
         raise missing(d, error, KEYS_SEQ_RANGE) from None
-    if v_start.__class__ is not int or not -INT_MAX <= v_start <= INT_MAX:
+    if v_start.__class__ is not int or not -9007199254740991 <= v_start <= 9007199254740991:
         raise bad_int("start", v_start)
-    if v_end.__class__ is not int or not -INT_MAX <= v_end <= INT_MAX:
+    if v_end.__class__ is not int or not -9007199254740991 <= v_end <= 9007199254740991:
         raise bad_int("end", v_end)
     if len(d) != n:
         raise unknown(d, KEYS_SEQ_RANGE)
-    return records.SeqRange(start=v_start, end=v_end)
+    made = NEW(records.SeqRange)
+    SET_SEQ_RANGE_START(made, v_start)
+    SET_SEQ_RANGE_END(made, v_end)
+    return made
 
 
 def encode_agent_options(x: records.AgentOptions) -> dict[str, object]:
@@ -891,13 +972,14 @@ def encode_agent_options(x: records.AgentOptions) -> dict[str, object]:
         out["reasoningEffort"] = v_reasoning_effort
     v_max_tokens = x.max_tokens
     if v_max_tokens is not None:
-        if v_max_tokens.__class__ is not int or not -INT_MAX <= v_max_tokens <= INT_MAX:
+        if v_max_tokens.__class__ is not int or not -9007199254740991 <= v_max_tokens <= 9007199254740991:
             raise bad_int("maxTokens", v_max_tokens)
         out["maxTokens"] = v_max_tokens
     return out
 
 
 KEYS_AGENT_OPTIONS: Final[tuple[str, ...]] = ("provider", "model", "reasoningEffort", "maxTokens")
+SET_AGENT_OPTIONS_PROVIDER, SET_AGENT_OPTIONS_MODEL, SET_AGENT_OPTIONS_REASONING_EFFORT, SET_AGENT_OPTIONS_MAX_TOKENS = setters(records.AgentOptions, "provider", "model", "reasoning_effort", "max_tokens")
 
 
 def decode_agent_options(d: object) -> records.AgentOptions:
@@ -930,11 +1012,16 @@ def decode_agent_options(d: object) -> records.AgentOptions:
         v_max_tokens = None
     else:
         n += 1
-        if v_max_tokens.__class__ is not int or not -INT_MAX <= v_max_tokens <= INT_MAX:
+        if v_max_tokens.__class__ is not int or not -9007199254740991 <= v_max_tokens <= 9007199254740991:
             raise bad_int("maxTokens", v_max_tokens)
     if len(d) != n:
         raise unknown(d, KEYS_AGENT_OPTIONS)
-    return records.AgentOptions(provider=v_provider, model=v_model, reasoning_effort=v_reasoning_effort, max_tokens=v_max_tokens)
+    made = NEW(records.AgentOptions)
+    SET_AGENT_OPTIONS_PROVIDER(made, v_provider)
+    SET_AGENT_OPTIONS_MODEL(made, v_model)
+    SET_AGENT_OPTIONS_REASONING_EFFORT(made, v_reasoning_effort)
+    SET_AGENT_OPTIONS_MAX_TOKENS(made, v_max_tokens)
+    return made
 
 
 def encode_tool_error_info(x: records.ToolErrorInfo) -> dict[str, object]:
@@ -948,6 +1035,7 @@ def encode_tool_error_info(x: records.ToolErrorInfo) -> dict[str, object]:
 
 
 KEYS_TOOL_ERROR_INFO: Final[tuple[str, ...]] = ("name", "code")
+SET_TOOL_ERROR_INFO_NAME, SET_TOOL_ERROR_INFO_CODE = setters(records.ToolErrorInfo, "name", "code")
 
 
 def decode_tool_error_info(d: object) -> records.ToolErrorInfo:
@@ -965,7 +1053,10 @@ def decode_tool_error_info(d: object) -> records.ToolErrorInfo:
         raise bad_text("code", v_code)
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_ERROR_INFO)
-    return records.ToolErrorInfo(name=v_name, code=v_code)
+    made = NEW(records.ToolErrorInfo)
+    SET_TOOL_ERROR_INFO_NAME(made, v_name)
+    SET_TOOL_ERROR_INFO_CODE(made, v_code)
+    return made
 
 
 def encode_tool_restriction(x: records.ToolRestriction) -> dict[str, object]:
@@ -1000,6 +1091,7 @@ def encode_tool_restriction(x: records.ToolRestriction) -> dict[str, object]:
 
 
 KEYS_TOOL_RESTRICTION: Final[tuple[str, ...]] = ("allow", "deny")
+SET_TOOL_RESTRICTION_ALLOW, SET_TOOL_RESTRICTION_DENY = setters(records.ToolRestriction, "allow", "deny")
 
 
 def decode_tool_restriction(d: object) -> records.ToolRestriction:
@@ -1040,7 +1132,10 @@ def decode_tool_restriction(d: object) -> records.ToolRestriction:
         v_deny = tuple(v_deny_)
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_RESTRICTION)
-    return records.ToolRestriction(allow=v_allow, deny=v_deny)
+    made = NEW(records.ToolRestriction)
+    SET_TOOL_RESTRICTION_ALLOW(made, v_allow)
+    SET_TOOL_RESTRICTION_DENY(made, v_deny)
+    return made
 
 
 def encode_text_block(x: records.TextBlock) -> dict[str, object]:
@@ -1051,6 +1146,7 @@ def encode_text_block(x: records.TextBlock) -> dict[str, object]:
 
 
 KEYS_TEXT_BLOCK: Final[tuple[str, ...]] = ("type", "text")
+SET_TEXT_BLOCK_TEXT, = setters(records.TextBlock, "text")
 
 
 def decode_text_block(d: object) -> records.TextBlock:
@@ -1067,7 +1163,9 @@ def decode_text_block(d: object) -> records.TextBlock:
         raise bad_text("text", v_text)
     if len(d) != n:
         raise unknown(d, KEYS_TEXT_BLOCK)
-    return records.TextBlock(text=v_text)
+    made = NEW(records.TextBlock)
+    SET_TEXT_BLOCK_TEXT(made, v_text)
+    return made
 
 
 def encode_reasoning_block(x: records.ReasoningBlock) -> dict[str, object]:
@@ -1078,6 +1176,7 @@ def encode_reasoning_block(x: records.ReasoningBlock) -> dict[str, object]:
 
 
 KEYS_REASONING_BLOCK: Final[tuple[str, ...]] = ("type", "text")
+SET_REASONING_BLOCK_TEXT, = setters(records.ReasoningBlock, "text")
 
 
 def decode_reasoning_block(d: object) -> records.ReasoningBlock:
@@ -1094,7 +1193,9 @@ def decode_reasoning_block(d: object) -> records.ReasoningBlock:
         raise bad_text("text", v_text)
     if len(d) != n:
         raise unknown(d, KEYS_REASONING_BLOCK)
-    return records.ReasoningBlock(text=v_text)
+    made = NEW(records.ReasoningBlock)
+    SET_REASONING_BLOCK_TEXT(made, v_text)
+    return made
 
 
 def encode_image_block(x: records.ImageBlock) -> dict[str, object]:
@@ -1109,6 +1210,7 @@ def encode_image_block(x: records.ImageBlock) -> dict[str, object]:
 
 
 KEYS_IMAGE_BLOCK: Final[tuple[str, ...]] = ("type", "attachment")
+SET_IMAGE_BLOCK_ATTACHMENT, = setters(records.ImageBlock, "attachment")
 
 
 def decode_image_block(d: object) -> records.ImageBlock:
@@ -1127,7 +1229,9 @@ def decode_image_block(d: object) -> records.ImageBlock:
         raise error.under("attachment") from None
     if len(d) != n:
         raise unknown(d, KEYS_IMAGE_BLOCK)
-    return records.ImageBlock(attachment=v_attachment)
+    made = NEW(records.ImageBlock)
+    SET_IMAGE_BLOCK_ATTACHMENT(made, v_attachment)
+    return made
 
 
 def encode_file_block(x: records.FileBlock) -> dict[str, object]:
@@ -1142,6 +1246,7 @@ def encode_file_block(x: records.FileBlock) -> dict[str, object]:
 
 
 KEYS_FILE_BLOCK: Final[tuple[str, ...]] = ("type", "attachment")
+SET_FILE_BLOCK_ATTACHMENT, = setters(records.FileBlock, "attachment")
 
 
 def decode_file_block(d: object) -> records.FileBlock:
@@ -1160,7 +1265,9 @@ def decode_file_block(d: object) -> records.FileBlock:
         raise error.under("attachment") from None
     if len(d) != n:
         raise unknown(d, KEYS_FILE_BLOCK)
-    return records.FileBlock(attachment=v_attachment)
+    made = NEW(records.FileBlock)
+    SET_FILE_BLOCK_ATTACHMENT(made, v_attachment)
+    return made
 
 
 def encode_tool_call_block(x: records.ToolCallBlock) -> dict[str, object]:
@@ -1177,6 +1284,7 @@ def encode_tool_call_block(x: records.ToolCallBlock) -> dict[str, object]:
 
 
 KEYS_TOOL_CALL_BLOCK: Final[tuple[str, ...]] = ("type", "id", "name", "arguments")
+SET_TOOL_CALL_BLOCK_ID, SET_TOOL_CALL_BLOCK_NAME, SET_TOOL_CALL_BLOCK_ARGUMENTS = setters(records.ToolCallBlock, "id", "name", "arguments")
 
 
 def decode_tool_call_block(d: object) -> records.ToolCallBlock:
@@ -1199,7 +1307,11 @@ def decode_tool_call_block(d: object) -> records.ToolCallBlock:
         raise bad_text("arguments", v_arguments)
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_CALL_BLOCK)
-    return records.ToolCallBlock(id=v_id, name=v_name, arguments=v_arguments)
+    made = NEW(records.ToolCallBlock)
+    SET_TOOL_CALL_BLOCK_ID(made, v_id)
+    SET_TOOL_CALL_BLOCK_NAME(made, v_name)
+    SET_TOOL_CALL_BLOCK_ARGUMENTS(made, v_arguments)
+    return made
 
 
 def encode_user_source(x: records.UserSource) -> dict[str, object]:
@@ -1255,6 +1367,7 @@ def encode_plugin_source(x: records.PluginSource) -> dict[str, object]:
 
 
 KEYS_PLUGIN_SOURCE: Final[tuple[str, ...]] = ("kind", "plugin", "form", "sections", "summary", "data")
+SET_PLUGIN_SOURCE_PLUGIN, SET_PLUGIN_SOURCE_FORM, SET_PLUGIN_SOURCE_SECTIONS, SET_PLUGIN_SOURCE_SUMMARY, SET_PLUGIN_SOURCE_DATA = setters(records.PluginSource, "plugin", "form", "sections", "summary", "data")
 
 
 def decode_plugin_source(d: object) -> records.PluginSource:
@@ -1310,7 +1423,13 @@ def decode_plugin_source(d: object) -> records.PluginSource:
             raise of_json("data", error) from None
     if len(d) != n:
         raise unknown(d, KEYS_PLUGIN_SOURCE)
-    return records.PluginSource(plugin=v_plugin, form=v_form, sections=v_sections, summary=v_summary, data=v_data)
+    made = NEW(records.PluginSource)
+    SET_PLUGIN_SOURCE_PLUGIN(made, v_plugin)
+    SET_PLUGIN_SOURCE_FORM(made, v_form)
+    SET_PLUGIN_SOURCE_SECTIONS(made, v_sections)
+    SET_PLUGIN_SOURCE_SUMMARY(made, v_summary)
+    SET_PLUGIN_SOURCE_DATA(made, v_data)
+    return made
 
 
 def encode_model_source(x: records.ModelSource) -> dict[str, object]:
@@ -1328,6 +1447,7 @@ def encode_model_source(x: records.ModelSource) -> dict[str, object]:
 
 
 KEYS_MODEL_SOURCE: Final[tuple[str, ...]] = ("kind", "provider", "model", "replayState")
+SET_MODEL_SOURCE_PROVIDER, SET_MODEL_SOURCE_MODEL, SET_MODEL_SOURCE_REPLAY_STATE = setters(records.ModelSource, "provider", "model", "replay_state")
 
 
 def decode_model_source(d: object) -> records.ModelSource:
@@ -1358,7 +1478,11 @@ def decode_model_source(d: object) -> records.ModelSource:
             raise of_json("replayState", error) from None
     if len(d) != n:
         raise unknown(d, KEYS_MODEL_SOURCE)
-    return records.ModelSource(provider=v_provider, model=v_model, replay_state=v_replay_state)
+    made = NEW(records.ModelSource)
+    SET_MODEL_SOURCE_PROVIDER(made, v_provider)
+    SET_MODEL_SOURCE_MODEL(made, v_model)
+    SET_MODEL_SOURCE_REPLAY_STATE(made, v_replay_state)
+    return made
 
 
 def encode_tool_source(x: records.ToolSource) -> dict[str, object]:
@@ -1369,6 +1493,7 @@ def encode_tool_source(x: records.ToolSource) -> dict[str, object]:
 
 
 KEYS_TOOL_SOURCE: Final[tuple[str, ...]] = ("kind", "callId")
+SET_TOOL_SOURCE_CALL_ID, = setters(records.ToolSource, "call_id")
 
 
 def decode_tool_source(d: object) -> records.ToolSource:
@@ -1385,7 +1510,9 @@ def decode_tool_source(d: object) -> records.ToolSource:
         raise bad_text("callId", v_call_id)
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_SOURCE)
-    return records.ToolSource(call_id=v_call_id)
+    made = NEW(records.ToolSource)
+    SET_TOOL_SOURCE_CALL_ID(made, v_call_id)
+    return made
 
 
 def encode_system_prompt_source(x: records.SystemPromptSource) -> dict[str, object]:
@@ -1416,7 +1543,10 @@ def encode_system_message(x: records.SystemMessage) -> dict[str, object]:
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            v_content_.append(encode_content_block(v_content_item))
+            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
+            if encoder is None:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
@@ -1428,6 +1558,7 @@ def encode_system_message(x: records.SystemMessage) -> dict[str, object]:
 
 
 KEYS_SYSTEM_MESSAGE: Final[tuple[str, ...]] = ("role", "id", "content", "source")
+SET_SYSTEM_MESSAGE_ID, SET_SYSTEM_MESSAGE_CONTENT, SET_SYSTEM_MESSAGE_SOURCE = setters(records.SystemMessage, "id", "content", "source")
 
 
 def decode_system_message(d: object) -> records.SystemMessage:
@@ -1459,7 +1590,11 @@ def decode_system_message(d: object) -> records.SystemMessage:
         raise error.under("source") from None
     if len(d) != n:
         raise unknown(d, KEYS_SYSTEM_MESSAGE)
-    return records.SystemMessage(id=v_id, content=v_content, source=v_source)
+    made = NEW(records.SystemMessage)
+    SET_SYSTEM_MESSAGE_ID(made, v_id)
+    SET_SYSTEM_MESSAGE_CONTENT(made, v_content)
+    SET_SYSTEM_MESSAGE_SOURCE(made, v_source)
+    return made
 
 
 def encode_user_message(x: records.UserMessage) -> dict[str, object]:
@@ -1472,7 +1607,10 @@ def encode_user_message(x: records.UserMessage) -> dict[str, object]:
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            v_content_.append(encode_content_block(v_content_item))
+            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
+            if encoder is None:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
@@ -1484,6 +1622,7 @@ def encode_user_message(x: records.UserMessage) -> dict[str, object]:
 
 
 KEYS_USER_MESSAGE: Final[tuple[str, ...]] = ("role", "id", "content", "source")
+SET_USER_MESSAGE_ID, SET_USER_MESSAGE_CONTENT, SET_USER_MESSAGE_SOURCE = setters(records.UserMessage, "id", "content", "source")
 
 
 def decode_user_message(d: object) -> records.UserMessage:
@@ -1515,7 +1654,11 @@ def decode_user_message(d: object) -> records.UserMessage:
         raise error.under("source") from None
     if len(d) != n:
         raise unknown(d, KEYS_USER_MESSAGE)
-    return records.UserMessage(id=v_id, content=v_content, source=v_source)
+    made = NEW(records.UserMessage)
+    SET_USER_MESSAGE_ID(made, v_id)
+    SET_USER_MESSAGE_CONTENT(made, v_content)
+    SET_USER_MESSAGE_SOURCE(made, v_source)
+    return made
 
 
 def encode_assistant_message(x: records.AssistantMessage) -> dict[str, object]:
@@ -1528,7 +1671,10 @@ def encode_assistant_message(x: records.AssistantMessage) -> dict[str, object]:
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            v_content_.append(encode_content_block(v_content_item))
+            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
+            if encoder is None:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
@@ -1540,6 +1686,7 @@ def encode_assistant_message(x: records.AssistantMessage) -> dict[str, object]:
 
 
 KEYS_ASSISTANT_MESSAGE: Final[tuple[str, ...]] = ("role", "id", "content", "source")
+SET_ASSISTANT_MESSAGE_ID, SET_ASSISTANT_MESSAGE_CONTENT, SET_ASSISTANT_MESSAGE_SOURCE = setters(records.AssistantMessage, "id", "content", "source")
 
 
 def decode_assistant_message(d: object) -> records.AssistantMessage:
@@ -1571,7 +1718,11 @@ def decode_assistant_message(d: object) -> records.AssistantMessage:
         raise error.under("source") from None
     if len(d) != n:
         raise unknown(d, KEYS_ASSISTANT_MESSAGE)
-    return records.AssistantMessage(id=v_id, content=v_content, source=v_source)
+    made = NEW(records.AssistantMessage)
+    SET_ASSISTANT_MESSAGE_ID(made, v_id)
+    SET_ASSISTANT_MESSAGE_CONTENT(made, v_content)
+    SET_ASSISTANT_MESSAGE_SOURCE(made, v_source)
+    return made
 
 
 def encode_tool_result_message(x: records.ToolResultMessage) -> dict[str, object]:
@@ -1584,7 +1735,10 @@ def encode_tool_result_message(x: records.ToolResultMessage) -> dict[str, object
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            v_content_.append(encode_content_block(v_content_item))
+            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
+            if encoder is None:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
@@ -1605,6 +1759,7 @@ def encode_tool_result_message(x: records.ToolResultMessage) -> dict[str, object
 
 
 KEYS_TOOL_RESULT_MESSAGE: Final[tuple[str, ...]] = ("role", "id", "content", "source", "toolCallId", "isError")
+SET_TOOL_RESULT_MESSAGE_ID, SET_TOOL_RESULT_MESSAGE_CONTENT, SET_TOOL_RESULT_MESSAGE_SOURCE, SET_TOOL_RESULT_MESSAGE_TOOL_CALL_ID, SET_TOOL_RESULT_MESSAGE_IS_ERROR = setters(records.ToolResultMessage, "id", "content", "source", "tool_call_id", "is_error")
 
 
 def decode_tool_result_message(d: object) -> records.ToolResultMessage:
@@ -1646,12 +1801,18 @@ def decode_tool_result_message(d: object) -> records.ToolResultMessage:
             raise bad_value("isError", v_is_error, "true or false")
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_RESULT_MESSAGE)
-    return records.ToolResultMessage(id=v_id, content=v_content, source=v_source, tool_call_id=v_tool_call_id, is_error=v_is_error)
+    made = NEW(records.ToolResultMessage)
+    SET_TOOL_RESULT_MESSAGE_ID(made, v_id)
+    SET_TOOL_RESULT_MESSAGE_CONTENT(made, v_content)
+    SET_TOOL_RESULT_MESSAGE_SOURCE(made, v_source)
+    SET_TOOL_RESULT_MESSAGE_TOOL_CALL_ID(made, v_tool_call_id)
+    SET_TOOL_RESULT_MESSAGE_IS_ERROR(made, v_is_error)
+    return made
 
 
 def encode_block_start_chunk(x: records.BlockStartChunk) -> dict[str, object]:
     v_index = x.index
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     v_block_type = x.block_type
     if v_block_type.__class__ is not str or not (v_block_type.isascii() or is_clean(v_block_type)):
@@ -1660,6 +1821,7 @@ def encode_block_start_chunk(x: records.BlockStartChunk) -> dict[str, object]:
 
 
 KEYS_BLOCK_START_CHUNK: Final[tuple[str, ...]] = ("type", "index", "blockType")
+SET_BLOCK_START_CHUNK_INDEX, SET_BLOCK_START_CHUNK_BLOCK_TYPE = setters(records.BlockStartChunk, "index", "block_type")
 
 
 def decode_block_start_chunk(d: object) -> records.BlockStartChunk:
@@ -1673,18 +1835,21 @@ def decode_block_start_chunk(d: object) -> records.BlockStartChunk:
         v_block_type = d["blockType"]
     except KeyError as error:
         raise missing(d, error, KEYS_BLOCK_START_CHUNK) from None
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     if v_block_type.__class__ is not str or not (v_block_type.isascii() or is_clean(v_block_type)):
         raise bad_text("blockType", v_block_type)
     if len(d) != n:
         raise unknown(d, KEYS_BLOCK_START_CHUNK)
-    return records.BlockStartChunk(index=v_index, block_type=v_block_type)
+    made = NEW(records.BlockStartChunk)
+    SET_BLOCK_START_CHUNK_INDEX(made, v_index)
+    SET_BLOCK_START_CHUNK_BLOCK_TYPE(made, v_block_type)
+    return made
 
 
 def encode_text_delta_chunk(x: records.TextDeltaChunk) -> dict[str, object]:
     v_index = x.index
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     v_text = x.text
     if v_text.__class__ is not str or not (v_text.isascii() or is_clean(v_text)):
@@ -1693,6 +1858,7 @@ def encode_text_delta_chunk(x: records.TextDeltaChunk) -> dict[str, object]:
 
 
 KEYS_TEXT_DELTA_CHUNK: Final[tuple[str, ...]] = ("type", "index", "text")
+SET_TEXT_DELTA_CHUNK_INDEX, SET_TEXT_DELTA_CHUNK_TEXT = setters(records.TextDeltaChunk, "index", "text")
 
 
 def decode_text_delta_chunk(d: object) -> records.TextDeltaChunk:
@@ -1706,18 +1872,21 @@ def decode_text_delta_chunk(d: object) -> records.TextDeltaChunk:
         v_text = d["text"]
     except KeyError as error:
         raise missing(d, error, KEYS_TEXT_DELTA_CHUNK) from None
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     if v_text.__class__ is not str or not (v_text.isascii() or is_clean(v_text)):
         raise bad_text("text", v_text)
     if len(d) != n:
         raise unknown(d, KEYS_TEXT_DELTA_CHUNK)
-    return records.TextDeltaChunk(index=v_index, text=v_text)
+    made = NEW(records.TextDeltaChunk)
+    SET_TEXT_DELTA_CHUNK_INDEX(made, v_index)
+    SET_TEXT_DELTA_CHUNK_TEXT(made, v_text)
+    return made
 
 
 def encode_reasoning_delta_chunk(x: records.ReasoningDeltaChunk) -> dict[str, object]:
     v_index = x.index
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     v_text = x.text
     if v_text.__class__ is not str or not (v_text.isascii() or is_clean(v_text)):
@@ -1726,6 +1895,7 @@ def encode_reasoning_delta_chunk(x: records.ReasoningDeltaChunk) -> dict[str, ob
 
 
 KEYS_REASONING_DELTA_CHUNK: Final[tuple[str, ...]] = ("type", "index", "text")
+SET_REASONING_DELTA_CHUNK_INDEX, SET_REASONING_DELTA_CHUNK_TEXT = setters(records.ReasoningDeltaChunk, "index", "text")
 
 
 def decode_reasoning_delta_chunk(d: object) -> records.ReasoningDeltaChunk:
@@ -1739,18 +1909,21 @@ def decode_reasoning_delta_chunk(d: object) -> records.ReasoningDeltaChunk:
         v_text = d["text"]
     except KeyError as error:
         raise missing(d, error, KEYS_REASONING_DELTA_CHUNK) from None
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     if v_text.__class__ is not str or not (v_text.isascii() or is_clean(v_text)):
         raise bad_text("text", v_text)
     if len(d) != n:
         raise unknown(d, KEYS_REASONING_DELTA_CHUNK)
-    return records.ReasoningDeltaChunk(index=v_index, text=v_text)
+    made = NEW(records.ReasoningDeltaChunk)
+    SET_REASONING_DELTA_CHUNK_INDEX(made, v_index)
+    SET_REASONING_DELTA_CHUNK_TEXT(made, v_text)
+    return made
 
 
 def encode_tool_call_delta_chunk(x: records.ToolCallDeltaChunk) -> dict[str, object]:
     v_index = x.index
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     v_id = x.id
     if v_id.__class__ is not str or not (v_id.isascii() or is_clean(v_id)):
@@ -1769,6 +1942,7 @@ def encode_tool_call_delta_chunk(x: records.ToolCallDeltaChunk) -> dict[str, obj
 
 
 KEYS_TOOL_CALL_DELTA_CHUNK: Final[tuple[str, ...]] = ("type", "index", "id", "name", "argumentsDelta")
+SET_TOOL_CALL_DELTA_CHUNK_INDEX, SET_TOOL_CALL_DELTA_CHUNK_ID, SET_TOOL_CALL_DELTA_CHUNK_NAME, SET_TOOL_CALL_DELTA_CHUNK_ARGUMENTS_DELTA = setters(records.ToolCallDeltaChunk, "index", "id", "name", "arguments_delta")
 
 
 def decode_tool_call_delta_chunk(d: object) -> records.ToolCallDeltaChunk:
@@ -1783,7 +1957,7 @@ def decode_tool_call_delta_chunk(d: object) -> records.ToolCallDeltaChunk:
         v_arguments_delta = d["argumentsDelta"]
     except KeyError as error:
         raise missing(d, error, KEYS_TOOL_CALL_DELTA_CHUNK) from None
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     if v_id.__class__ is not str or not (v_id.isascii() or is_clean(v_id)):
         raise bad_text("id", v_id)
@@ -1798,12 +1972,17 @@ def decode_tool_call_delta_chunk(d: object) -> records.ToolCallDeltaChunk:
         raise bad_text("argumentsDelta", v_arguments_delta)
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_CALL_DELTA_CHUNK)
-    return records.ToolCallDeltaChunk(index=v_index, id=v_id, name=v_name, arguments_delta=v_arguments_delta)
+    made = NEW(records.ToolCallDeltaChunk)
+    SET_TOOL_CALL_DELTA_CHUNK_INDEX(made, v_index)
+    SET_TOOL_CALL_DELTA_CHUNK_ID(made, v_id)
+    SET_TOOL_CALL_DELTA_CHUNK_NAME(made, v_name)
+    SET_TOOL_CALL_DELTA_CHUNK_ARGUMENTS_DELTA(made, v_arguments_delta)
+    return made
 
 
 def encode_block_end_chunk(x: records.BlockEndChunk) -> dict[str, object]:
     v_index = x.index
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     v_block = x.block
     try:
@@ -1814,6 +1993,7 @@ def encode_block_end_chunk(x: records.BlockEndChunk) -> dict[str, object]:
 
 
 KEYS_BLOCK_END_CHUNK: Final[tuple[str, ...]] = ("type", "index", "block")
+SET_BLOCK_END_CHUNK_INDEX, SET_BLOCK_END_CHUNK_BLOCK = setters(records.BlockEndChunk, "index", "block")
 
 
 def decode_block_end_chunk(d: object) -> records.BlockEndChunk:
@@ -1827,7 +2007,7 @@ def decode_block_end_chunk(d: object) -> records.BlockEndChunk:
         v_block = d["block"]
     except KeyError as error:
         raise missing(d, error, KEYS_BLOCK_END_CHUNK) from None
-    if v_index.__class__ is not int or not -INT_MAX <= v_index <= INT_MAX:
+    if v_index.__class__ is not int or not -9007199254740991 <= v_index <= 9007199254740991:
         raise bad_int("index", v_index)
     try:
         v_block = decode_content_block(v_block)
@@ -1835,7 +2015,10 @@ def decode_block_end_chunk(d: object) -> records.BlockEndChunk:
         raise error.under("block") from None
     if len(d) != n:
         raise unknown(d, KEYS_BLOCK_END_CHUNK)
-    return records.BlockEndChunk(index=v_index, block=v_block)
+    made = NEW(records.BlockEndChunk)
+    SET_BLOCK_END_CHUNK_INDEX(made, v_index)
+    SET_BLOCK_END_CHUNK_BLOCK(made, v_block)
+    return made
 
 
 def encode_usage_chunk(x: records.UsageChunk) -> dict[str, object]:
@@ -1850,6 +2033,7 @@ def encode_usage_chunk(x: records.UsageChunk) -> dict[str, object]:
 
 
 KEYS_USAGE_CHUNK: Final[tuple[str, ...]] = ("type", "usage")
+SET_USAGE_CHUNK_USAGE, = setters(records.UsageChunk, "usage")
 
 
 def decode_usage_chunk(d: object) -> records.UsageChunk:
@@ -1868,7 +2052,9 @@ def decode_usage_chunk(d: object) -> records.UsageChunk:
         raise error.under("usage") from None
     if len(d) != n:
         raise unknown(d, KEYS_USAGE_CHUNK)
-    return records.UsageChunk(usage=v_usage)
+    made = NEW(records.UsageChunk)
+    SET_USAGE_CHUNK_USAGE(made, v_usage)
+    return made
 
 
 def encode_finish_chunk(x: records.FinishChunk) -> dict[str, object]:
@@ -1891,6 +2077,7 @@ def encode_finish_chunk(x: records.FinishChunk) -> dict[str, object]:
 
 
 KEYS_FINISH_CHUNK: Final[tuple[str, ...]] = ("type", "reason", "replayState")
+SET_FINISH_CHUNK_REASON, SET_FINISH_CHUNK_REPLAY_STATE = setters(records.FinishChunk, "reason", "replay_state")
 
 
 def decode_finish_chunk(d: object) -> records.FinishChunk:
@@ -1918,7 +2105,10 @@ def decode_finish_chunk(d: object) -> records.FinishChunk:
             raise error.under("replayState") from None
     if len(d) != n:
         raise unknown(d, KEYS_FINISH_CHUNK)
-    return records.FinishChunk(reason=v_reason, replay_state=v_replay_state)
+    made = NEW(records.FinishChunk)
+    SET_FINISH_CHUNK_REASON(made, v_reason)
+    SET_FINISH_CHUNK_REPLAY_STATE(made, v_replay_state)
+    return made
 
 
 def encode_stop_finish(x: records.StopFinish) -> dict[str, object]:
@@ -1987,6 +2177,7 @@ def encode_aborted_finish(x: records.AbortedFinish) -> dict[str, object]:
 
 
 KEYS_ABORTED_FINISH: Final[tuple[str, ...]] = ("kind", "failure")
+SET_ABORTED_FINISH_FAILURE, = setters(records.AbortedFinish, "failure")
 
 
 def decode_aborted_finish(d: object) -> records.AbortedFinish:
@@ -2005,7 +2196,9 @@ def decode_aborted_finish(d: object) -> records.AbortedFinish:
         raise error.under("failure") from None
     if len(d) != n:
         raise unknown(d, KEYS_ABORTED_FINISH)
-    return records.AbortedFinish(failure=v_failure)
+    made = NEW(records.AbortedFinish)
+    SET_ABORTED_FINISH_FAILURE(made, v_failure)
+    return made
 
 
 def encode_error_finish(x: records.ErrorFinish) -> dict[str, object]:
@@ -2020,6 +2213,7 @@ def encode_error_finish(x: records.ErrorFinish) -> dict[str, object]:
 
 
 KEYS_ERROR_FINISH: Final[tuple[str, ...]] = ("kind", "failure")
+SET_ERROR_FINISH_FAILURE, = setters(records.ErrorFinish, "failure")
 
 
 def decode_error_finish(d: object) -> records.ErrorFinish:
@@ -2038,7 +2232,9 @@ def decode_error_finish(d: object) -> records.ErrorFinish:
         raise error.under("failure") from None
     if len(d) != n:
         raise unknown(d, KEYS_ERROR_FINISH)
-    return records.ErrorFinish(failure=v_failure)
+    made = NEW(records.ErrorFinish)
+    SET_ERROR_FINISH_FAILURE(made, v_failure)
+    return made
 
 
 def encode_append(x: records.Append) -> str:
@@ -2053,15 +2249,16 @@ def decode_append(d: object) -> records.Append:
 
 def encode_replace(x: records.Replace) -> dict[str, object]:
     v_start_seq = x.start_seq
-    if v_start_seq.__class__ is not int or not -INT_MAX <= v_start_seq <= INT_MAX:
+    if v_start_seq.__class__ is not int or not -9007199254740991 <= v_start_seq <= 9007199254740991:
         raise bad_int("startSeq", v_start_seq)
     v_end_seq = x.end_seq
-    if v_end_seq.__class__ is not int or not -INT_MAX <= v_end_seq <= INT_MAX:
+    if v_end_seq.__class__ is not int or not -9007199254740991 <= v_end_seq <= 9007199254740991:
         raise bad_int("endSeq", v_end_seq)
     return {"op": "replace", "startSeq": v_start_seq, "endSeq": v_end_seq}
 
 
 KEYS_REPLACE: Final[tuple[str, ...]] = ("op", "startSeq", "endSeq")
+SET_REPLACE_START_SEQ, SET_REPLACE_END_SEQ = setters(records.Replace, "start_seq", "end_seq")
 
 
 def decode_replace(d: object) -> records.Replace:
@@ -2075,13 +2272,16 @@ def decode_replace(d: object) -> records.Replace:
         v_end_seq = d["endSeq"]
     except KeyError as error:
         raise missing(d, error, KEYS_REPLACE) from None
-    if v_start_seq.__class__ is not int or not -INT_MAX <= v_start_seq <= INT_MAX:
+    if v_start_seq.__class__ is not int or not -9007199254740991 <= v_start_seq <= 9007199254740991:
         raise bad_int("startSeq", v_start_seq)
-    if v_end_seq.__class__ is not int or not -INT_MAX <= v_end_seq <= INT_MAX:
+    if v_end_seq.__class__ is not int or not -9007199254740991 <= v_end_seq <= 9007199254740991:
         raise bad_int("endSeq", v_end_seq)
     if len(d) != n:
         raise unknown(d, KEYS_REPLACE)
-    return records.Replace(start_seq=v_start_seq, end_seq=v_end_seq)
+    made = NEW(records.Replace)
+    SET_REPLACE_START_SEQ(made, v_start_seq)
+    SET_REPLACE_END_SEQ(made, v_end_seq)
+    return made
 
 
 def encode_completed_turn_end(x: records.CompletedTurnEnd) -> dict[str, object]:
@@ -2112,6 +2312,7 @@ def encode_aborted_turn_end(x: records.AbortedTurnEnd) -> dict[str, object]:
 
 
 KEYS_ABORTED_TURN_END: Final[tuple[str, ...]] = ("kind", "reason")
+SET_ABORTED_TURN_END_REASON, = setters(records.AbortedTurnEnd, "reason")
 
 
 def decode_aborted_turn_end(d: object) -> records.AbortedTurnEnd:
@@ -2130,7 +2331,9 @@ def decode_aborted_turn_end(d: object) -> records.AbortedTurnEnd:
         raise error.under("reason") from None
     if len(d) != n:
         raise unknown(d, KEYS_ABORTED_TURN_END)
-    return records.AbortedTurnEnd(reason=v_reason)
+    made = NEW(records.AbortedTurnEnd)
+    SET_ABORTED_TURN_END_REASON(made, v_reason)
+    return made
 
 
 def encode_blocked_turn_end(x: records.BlockedTurnEnd) -> dict[str, object]:
@@ -2149,6 +2352,7 @@ def encode_blocked_turn_end(x: records.BlockedTurnEnd) -> dict[str, object]:
 
 
 KEYS_BLOCKED_TURN_END: Final[tuple[str, ...]] = ("kind", "reason", "plugin")
+SET_BLOCKED_TURN_END_REASON, SET_BLOCKED_TURN_END_PLUGIN = setters(records.BlockedTurnEnd, "reason", "plugin")
 
 
 def decode_blocked_turn_end(d: object) -> records.BlockedTurnEnd:
@@ -2173,7 +2377,10 @@ def decode_blocked_turn_end(d: object) -> records.BlockedTurnEnd:
             raise bad_text("plugin", v_plugin)
     if len(d) != n:
         raise unknown(d, KEYS_BLOCKED_TURN_END)
-    return records.BlockedTurnEnd(reason=v_reason, plugin=v_plugin)
+    made = NEW(records.BlockedTurnEnd)
+    SET_BLOCKED_TURN_END_REASON(made, v_reason)
+    SET_BLOCKED_TURN_END_PLUGIN(made, v_plugin)
+    return made
 
 
 def encode_error_turn_end(x: records.ErrorTurnEnd) -> dict[str, object]:
@@ -2188,6 +2395,7 @@ def encode_error_turn_end(x: records.ErrorTurnEnd) -> dict[str, object]:
 
 
 KEYS_ERROR_TURN_END: Final[tuple[str, ...]] = ("kind", "error")
+SET_ERROR_TURN_END_ERROR, = setters(records.ErrorTurnEnd, "error")
 
 
 def decode_error_turn_end(d: object) -> records.ErrorTurnEnd:
@@ -2206,7 +2414,9 @@ def decode_error_turn_end(d: object) -> records.ErrorTurnEnd:
         raise error.under("error") from None
     if len(d) != n:
         raise unknown(d, KEYS_ERROR_TURN_END)
-    return records.ErrorTurnEnd(error=v_error)
+    made = NEW(records.ErrorTurnEnd)
+    SET_ERROR_TURN_END_ERROR(made, v_error)
+    return made
 
 
 def encode_max_tokens_turn_end(x: records.MaxTokensTurnEnd) -> dict[str, object]:
@@ -2289,6 +2499,7 @@ def encode_hook_cause(x: records.HookCause) -> dict[str, object]:
 
 
 KEYS_HOOK_CAUSE: Final[tuple[str, ...]] = ("kind", "reason")
+SET_HOOK_CAUSE_REASON, = setters(records.HookCause, "reason")
 
 
 def decode_hook_cause(d: object) -> records.HookCause:
@@ -2305,7 +2516,9 @@ def decode_hook_cause(d: object) -> records.HookCause:
         raise bad_text("reason", v_reason)
     if len(d) != n:
         raise unknown(d, KEYS_HOOK_CAUSE)
-    return records.HookCause(reason=v_reason)
+    made = NEW(records.HookCause)
+    SET_HOOK_CAUSE_REASON(made, v_reason)
+    return made
 
 
 def encode_disposed_cause(x: records.DisposedCause) -> dict[str, object]:
@@ -2608,12 +2821,12 @@ def encode_agent_inbox_spliced_event(x: agent.InboxSpliced) -> dict[str, object]
     if v_target.__class__ is not str or v_target not in ("next-turn", "next-step"):
         raise bad_choice("target", v_target, ("next-turn", "next-step"))
     v_start = x.start
-    if v_start.__class__ is not int or not -INT_MAX <= v_start <= INT_MAX:
+    if v_start.__class__ is not int or not -9007199254740991 <= v_start <= 9007199254740991:
         raise bad_int("start", v_start)
     out: dict[str, object] = {"target": v_target, "start": v_start}
     v_removed_count = x.removed_count
     if v_removed_count.__class__ is not int or v_removed_count != 0:
-        if v_removed_count.__class__ is not int or not -INT_MAX <= v_removed_count <= INT_MAX:
+        if v_removed_count.__class__ is not int or not -9007199254740991 <= v_removed_count <= 9007199254740991:
             raise bad_int("removedCount", v_removed_count)
         out["removedCount"] = v_removed_count
     v_inserted = x.inserted
@@ -2651,14 +2864,14 @@ def decode_agent_inbox_spliced_event(d: object) -> agent.InboxSpliced:
         raise missing(d, error, KEYS_AGENT_INBOX_SPLICED_EVENT) from None
     if v_target not in ("next-turn", "next-step"):
         raise bad_choice("target", v_target, ("next-turn", "next-step"))
-    if v_start.__class__ is not int or not -INT_MAX <= v_start <= INT_MAX:
+    if v_start.__class__ is not int or not -9007199254740991 <= v_start <= 9007199254740991:
         raise bad_int("start", v_start)
     v_removed_count = d.get("removedCount", ABSENT)
     if v_removed_count is ABSENT:
         v_removed_count = 0
     else:
         n += 1
-        if v_removed_count.__class__ is not int or not -INT_MAX <= v_removed_count <= INT_MAX:
+        if v_removed_count.__class__ is not int or not -9007199254740991 <= v_removed_count <= 9007199254740991:
             raise bad_int("removedCount", v_removed_count)
     if v_inserted.__class__ is not list:
         raise bad_value("inserted", v_inserted, "a list")
@@ -2808,10 +3021,10 @@ def decode_approval_policy_event(d: object) -> approval.Policy:
 
 def encode_assistant_chunk_event(x: assistant.Chunk) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     v_chunk = x.chunk
     try:
@@ -2834,9 +3047,9 @@ def decode_assistant_chunk_event(d: object) -> assistant.Chunk:
         v_chunk = d["chunk"]
     except KeyError as error:
         raise missing(d, error, KEYS_ASSISTANT_CHUNK_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     try:
         v_chunk = decode_stream_chunk(v_chunk)
@@ -2849,10 +3062,10 @@ def decode_assistant_chunk_event(d: object) -> assistant.Chunk:
 
 def encode_assistant_message_event(x: assistant.Message) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     v_message = x.message
     if v_message.__class__ is not records.AssistantMessage:
@@ -2892,9 +3105,9 @@ def decode_assistant_message_event(d: object) -> assistant.Message:
         v_message = d["message"]
     except KeyError as error:
         raise missing(d, error, KEYS_ASSISTANT_MESSAGE_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     try:
         v_message = decode_assistant_message(v_message)
@@ -2935,7 +3148,7 @@ def encode_compaction_start_event(x: compaction.Start) -> dict[str, object]:
     if v_turn is None:
         out["turn"] = None
     else:
-        if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+        if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
             raise bad_int("turn", v_turn)
         out["turn"] = v_turn
     v_trigger = x.trigger
@@ -2968,7 +3181,7 @@ def decode_compaction_start_event(d: object) -> compaction.Start:
         if v_source_command_id.__class__ is not str or not (v_source_command_id.isascii() or is_clean(v_source_command_id)):
             raise bad_text("sourceCommandId", v_source_command_id)
     if v_turn is not None:
-        if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+        if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
             raise bad_int("turn", v_turn)
     v_trigger = d.get("trigger", ABSENT)
     if v_trigger is ABSENT:
@@ -2998,7 +3211,10 @@ def encode_compaction_summary_event(x: compaction.Summary) -> dict[str, object]:
     v_summary_: list[object] = []
     try:
         for v_summary_item in v_summary:
-            v_summary_.append(encode_content_block(v_summary_item))
+            encoder = ENCODE_CONTENT_BLOCK.get(v_summary_item.__class__)
+            if encoder is None:
+                raise bad_class("", v_summary_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            v_summary_.append(encoder(v_summary_item))
     except CodecError as error:
         raise error.under(f"summary[{len(v_summary_)}]") from None
     out["summary"] = v_summary_
@@ -3016,14 +3232,14 @@ def encode_compaction_summary_event(x: compaction.Summary) -> dict[str, object]:
     v_shadowed_seqs_: list[object] = []
     try:
         for v_shadowed_seqs_item in v_shadowed_seqs:
-            if v_shadowed_seqs_item.__class__ is not int or not -INT_MAX <= v_shadowed_seqs_item <= INT_MAX:
+            if v_shadowed_seqs_item.__class__ is not int or not -9007199254740991 <= v_shadowed_seqs_item <= 9007199254740991:
                 raise bad_int("", v_shadowed_seqs_item)
             v_shadowed_seqs_.append(v_shadowed_seqs_item)
     except CodecError as error:
         raise error.under(f"shadowedSeqs[{len(v_shadowed_seqs_)}]") from None
     out["shadowedSeqs"] = v_shadowed_seqs_
     v_shadowed_token_count = x.shadowed_token_count
-    if v_shadowed_token_count.__class__ is not int or not -INT_MAX <= v_shadowed_token_count <= INT_MAX:
+    if v_shadowed_token_count.__class__ is not int or not -9007199254740991 <= v_shadowed_token_count <= 9007199254740991:
         raise bad_int("shadowedTokenCount", v_shadowed_token_count)
     out["shadowedTokenCount"] = v_shadowed_token_count
     v_provider = x.provider
@@ -3036,7 +3252,7 @@ def encode_compaction_summary_event(x: compaction.Summary) -> dict[str, object]:
     out["model"] = v_model
     v_max_tokens = x.max_tokens
     if v_max_tokens is not None:
-        if v_max_tokens.__class__ is not int or not -INT_MAX <= v_max_tokens <= INT_MAX:
+        if v_max_tokens.__class__ is not int or not -9007199254740991 <= v_max_tokens <= 9007199254740991:
             raise bad_int("maxTokens", v_max_tokens)
         out["maxTokens"] = v_max_tokens
     v_usage = x.usage
@@ -3055,7 +3271,10 @@ def encode_compaction_summary_event(x: compaction.Summary) -> dict[str, object]:
         v_raw_output_: list[object] = []
         try:
             for v_raw_output_item in v_raw_output:
-                v_raw_output_.append(encode_content_block(v_raw_output_item))
+                encoder = ENCODE_CONTENT_BLOCK.get(v_raw_output_item.__class__)
+                if encoder is None:
+                    raise bad_class("", v_raw_output_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+                v_raw_output_.append(encoder(v_raw_output_item))
         except CodecError as error:
             raise error.under(f"rawOutput[{len(v_raw_output_)}]") from None
         out["rawOutput"] = v_raw_output_
@@ -3111,13 +3330,13 @@ def decode_compaction_summary_event(d: object) -> compaction.Summary:
     v_shadowed_seqs_ = []
     try:
         for v_shadowed_seqs_item in v_shadowed_seqs:
-            if v_shadowed_seqs_item.__class__ is not int or not -INT_MAX <= v_shadowed_seqs_item <= INT_MAX:
+            if v_shadowed_seqs_item.__class__ is not int or not -9007199254740991 <= v_shadowed_seqs_item <= 9007199254740991:
                 raise bad_int("", v_shadowed_seqs_item)
             v_shadowed_seqs_.append(v_shadowed_seqs_item)
     except CodecError as error:
         raise error.under(f"shadowedSeqs[{len(v_shadowed_seqs_)}]") from None
     v_shadowed_seqs = tuple(v_shadowed_seqs_)
-    if v_shadowed_token_count.__class__ is not int or not -INT_MAX <= v_shadowed_token_count <= INT_MAX:
+    if v_shadowed_token_count.__class__ is not int or not -9007199254740991 <= v_shadowed_token_count <= 9007199254740991:
         raise bad_int("shadowedTokenCount", v_shadowed_token_count)
     if v_provider.__class__ is not str or not (v_provider.isascii() or is_clean(v_provider)):
         raise bad_text("provider", v_provider)
@@ -3128,7 +3347,7 @@ def decode_compaction_summary_event(d: object) -> compaction.Summary:
         v_max_tokens = None
     else:
         n += 1
-        if v_max_tokens.__class__ is not int or not -INT_MAX <= v_max_tokens <= INT_MAX:
+        if v_max_tokens.__class__ is not int or not -9007199254740991 <= v_max_tokens <= 9007199254740991:
             raise bad_int("maxTokens", v_max_tokens)
     v_usage = d.get("usage", ABSENT)
     if v_usage is ABSENT:
@@ -3179,13 +3398,13 @@ def encode_compaction_prune_event(x: compaction.Prune) -> dict[str, object]:
     v_shadowed_seqs_: list[object] = []
     try:
         for v_shadowed_seqs_item in v_shadowed_seqs:
-            if v_shadowed_seqs_item.__class__ is not int or not -INT_MAX <= v_shadowed_seqs_item <= INT_MAX:
+            if v_shadowed_seqs_item.__class__ is not int or not -9007199254740991 <= v_shadowed_seqs_item <= 9007199254740991:
                 raise bad_int("", v_shadowed_seqs_item)
             v_shadowed_seqs_.append(v_shadowed_seqs_item)
     except CodecError as error:
         raise error.under(f"shadowedSeqs[{len(v_shadowed_seqs_)}]") from None
     v_shadowed_token_count = x.shadowed_token_count
-    if v_shadowed_token_count.__class__ is not int or not -INT_MAX <= v_shadowed_token_count <= INT_MAX:
+    if v_shadowed_token_count.__class__ is not int or not -9007199254740991 <= v_shadowed_token_count <= 9007199254740991:
         raise bad_int("shadowedTokenCount", v_shadowed_token_count)
     return {"shadowedRange": v_shadowed_range_, "shadowedSeqs": v_shadowed_seqs_, "shadowedTokenCount": v_shadowed_token_count}
 
@@ -3212,13 +3431,13 @@ def decode_compaction_prune_event(d: object) -> compaction.Prune:
     v_shadowed_seqs_ = []
     try:
         for v_shadowed_seqs_item in v_shadowed_seqs:
-            if v_shadowed_seqs_item.__class__ is not int or not -INT_MAX <= v_shadowed_seqs_item <= INT_MAX:
+            if v_shadowed_seqs_item.__class__ is not int or not -9007199254740991 <= v_shadowed_seqs_item <= 9007199254740991:
                 raise bad_int("", v_shadowed_seqs_item)
             v_shadowed_seqs_.append(v_shadowed_seqs_item)
     except CodecError as error:
         raise error.under(f"shadowedSeqs[{len(v_shadowed_seqs_)}]") from None
     v_shadowed_seqs = tuple(v_shadowed_seqs_)
-    if v_shadowed_token_count.__class__ is not int or not -INT_MAX <= v_shadowed_token_count <= INT_MAX:
+    if v_shadowed_token_count.__class__ is not int or not -9007199254740991 <= v_shadowed_token_count <= 9007199254740991:
         raise bad_int("shadowedTokenCount", v_shadowed_token_count)
     if len(d) != n:
         raise unknown(d, KEYS_COMPACTION_PRUNE_EVENT)
@@ -3239,7 +3458,7 @@ def encode_compaction_end_event(x: compaction.End) -> dict[str, object]:
     if v_turn is None:
         out["turn"] = None
     else:
-        if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+        if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
             raise bad_int("turn", v_turn)
         out["turn"] = v_turn
     v_error = x.error
@@ -3249,17 +3468,17 @@ def encode_compaction_end_event(x: compaction.End) -> dict[str, object]:
         out["error"] = v_error
     v_tokens_before = x.tokens_before
     if v_tokens_before is not None:
-        if v_tokens_before.__class__ is not int or not -INT_MAX <= v_tokens_before <= INT_MAX:
+        if v_tokens_before.__class__ is not int or not -9007199254740991 <= v_tokens_before <= 9007199254740991:
             raise bad_int("tokensBefore", v_tokens_before)
         out["tokensBefore"] = v_tokens_before
     v_tokens_after = x.tokens_after
     if v_tokens_after is not None:
-        if v_tokens_after.__class__ is not int or not -INT_MAX <= v_tokens_after <= INT_MAX:
+        if v_tokens_after.__class__ is not int or not -9007199254740991 <= v_tokens_after <= 9007199254740991:
             raise bad_int("tokensAfter", v_tokens_after)
         out["tokensAfter"] = v_tokens_after
     v_prefix_tokens = x.prefix_tokens
     if v_prefix_tokens is not None:
-        if v_prefix_tokens.__class__ is not int or not -INT_MAX <= v_prefix_tokens <= INT_MAX:
+        if v_prefix_tokens.__class__ is not int or not -9007199254740991 <= v_prefix_tokens <= 9007199254740991:
             raise bad_int("prefixTokens", v_prefix_tokens)
         out["prefixTokens"] = v_prefix_tokens
     return out
@@ -3287,7 +3506,7 @@ def decode_compaction_end_event(d: object) -> compaction.End:
         if v_source_command_id.__class__ is not str or not (v_source_command_id.isascii() or is_clean(v_source_command_id)):
             raise bad_text("sourceCommandId", v_source_command_id)
     if v_turn is not None:
-        if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+        if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
             raise bad_int("turn", v_turn)
     v_error = d.get("error", ABSENT)
     if v_error is ABSENT:
@@ -3301,21 +3520,21 @@ def decode_compaction_end_event(d: object) -> compaction.End:
         v_tokens_before = None
     else:
         n += 1
-        if v_tokens_before.__class__ is not int or not -INT_MAX <= v_tokens_before <= INT_MAX:
+        if v_tokens_before.__class__ is not int or not -9007199254740991 <= v_tokens_before <= 9007199254740991:
             raise bad_int("tokensBefore", v_tokens_before)
     v_tokens_after = d.get("tokensAfter", ABSENT)
     if v_tokens_after is ABSENT:
         v_tokens_after = None
     else:
         n += 1
-        if v_tokens_after.__class__ is not int or not -INT_MAX <= v_tokens_after <= INT_MAX:
+        if v_tokens_after.__class__ is not int or not -9007199254740991 <= v_tokens_after <= 9007199254740991:
             raise bad_int("tokensAfter", v_tokens_after)
     v_prefix_tokens = d.get("prefixTokens", ABSENT)
     if v_prefix_tokens is ABSENT:
         v_prefix_tokens = None
     else:
         n += 1
-        if v_prefix_tokens.__class__ is not int or not -INT_MAX <= v_prefix_tokens <= INT_MAX:
+        if v_prefix_tokens.__class__ is not int or not -9007199254740991 <= v_prefix_tokens <= 9007199254740991:
             raise bad_int("prefixTokens", v_prefix_tokens)
     if len(d) != n:
         raise unknown(d, KEYS_COMPACTION_END_EVENT)
@@ -3327,10 +3546,10 @@ def encode_llm_retry_event(x: llm.Retry) -> dict[str, object]:
     if v_retry_id.__class__ is not str or not (v_retry_id.isascii() or is_clean(v_retry_id)):
         raise bad_text("retryId", v_retry_id)
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     v_provider = x.provider
     if v_provider.__class__ is not str or not (v_provider.isascii() or is_clean(v_provider)):
@@ -3350,12 +3569,12 @@ def encode_llm_retry_event(x: llm.Retry) -> dict[str, object]:
         raise bad_text("policyKey", v_policy_key)
     out["policyKey"] = v_policy_key
     v_retry = x.retry
-    if v_retry.__class__ is not int or not -INT_MAX <= v_retry <= INT_MAX:
+    if v_retry.__class__ is not int or not -9007199254740991 <= v_retry <= 9007199254740991:
         raise bad_int("retry", v_retry)
     out["retry"] = v_retry
     v_max_retries = x.max_retries
     if v_max_retries is not None:
-        if v_max_retries.__class__ is not int or not -INT_MAX <= v_max_retries <= INT_MAX:
+        if v_max_retries.__class__ is not int or not -9007199254740991 <= v_max_retries <= 9007199254740991:
             raise bad_int("maxRetries", v_max_retries)
         out["maxRetries"] = v_max_retries
     v_delay_ms = x.delay_ms
@@ -3394,9 +3613,9 @@ def decode_llm_retry_event(d: object) -> llm.Retry:
         raise missing(d, error, KEYS_LLM_RETRY_EVENT) from None
     if v_retry_id.__class__ is not str or not (v_retry_id.isascii() or is_clean(v_retry_id)):
         raise bad_text("retryId", v_retry_id)
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     if v_provider.__class__ is not str or not (v_provider.isascii() or is_clean(v_provider)):
         raise bad_text("provider", v_provider)
@@ -3411,14 +3630,14 @@ def decode_llm_retry_event(d: object) -> llm.Retry:
         raise bad_choice("mode", v_mode, ("normal", "always"))
     if v_policy_key.__class__ is not str or not (v_policy_key.isascii() or is_clean(v_policy_key)):
         raise bad_text("policyKey", v_policy_key)
-    if v_retry.__class__ is not int or not -INT_MAX <= v_retry <= INT_MAX:
+    if v_retry.__class__ is not int or not -9007199254740991 <= v_retry <= 9007199254740991:
         raise bad_int("retry", v_retry)
     v_max_retries = d.get("maxRetries", ABSENT)
     if v_max_retries is ABSENT:
         v_max_retries = None
     else:
         n += 1
-        if v_max_retries.__class__ is not int or not -INT_MAX <= v_max_retries <= INT_MAX:
+        if v_max_retries.__class__ is not int or not -9007199254740991 <= v_max_retries <= 9007199254740991:
             raise bad_int("maxRetries", v_max_retries)
     if (v_delay_ms.__class__ is not float and v_delay_ms.__class__ is not int) or not is_number(v_delay_ms):
         raise bad_number("delayMs", v_delay_ms)
@@ -3436,13 +3655,13 @@ def encode_llm_retry_started_event(x: llm.RetryStarted) -> dict[str, object]:
     if v_retry_id.__class__ is not str or not (v_retry_id.isascii() or is_clean(v_retry_id)):
         raise bad_text("retryId", v_retry_id)
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     v_retry = x.retry
-    if v_retry.__class__ is not int or not -INT_MAX <= v_retry <= INT_MAX:
+    if v_retry.__class__ is not int or not -9007199254740991 <= v_retry <= 9007199254740991:
         raise bad_int("retry", v_retry)
     return {"retryId": v_retry_id, "turn": v_turn, "step": v_step, "retry": v_retry}
 
@@ -3463,11 +3682,11 @@ def decode_llm_retry_started_event(d: object) -> llm.RetryStarted:
         raise missing(d, error, KEYS_LLM_RETRY_STARTED_EVENT) from None
     if v_retry_id.__class__ is not str or not (v_retry_id.isascii() or is_clean(v_retry_id)):
         raise bad_text("retryId", v_retry_id)
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
-    if v_retry.__class__ is not int or not -INT_MAX <= v_retry <= INT_MAX:
+    if v_retry.__class__ is not int or not -9007199254740991 <= v_retry <= 9007199254740991:
         raise bad_int("retry", v_retry)
     if len(d) != n:
         raise unknown(d, KEYS_LLM_RETRY_STARTED_EVENT)
@@ -3534,7 +3753,7 @@ def encode_request_route_context_event(x: request.RouteContext) -> dict[str, obj
     out: dict[str, object] = {"provider": v_provider, "model": v_model}
     v_context_window = x.context_window
     if v_context_window is not None:
-        if v_context_window.__class__ is not int or not -INT_MAX <= v_context_window <= INT_MAX:
+        if v_context_window.__class__ is not int or not -9007199254740991 <= v_context_window <= 9007199254740991:
             raise bad_int("contextWindow", v_context_window)
         out["contextWindow"] = v_context_window
     v_system_prompt_update = x.system_prompt_update
@@ -3566,7 +3785,7 @@ def decode_request_route_context_event(d: object) -> request.RouteContext:
         v_context_window = None
     else:
         n += 1
-        if v_context_window.__class__ is not int or not -INT_MAX <= v_context_window <= INT_MAX:
+        if v_context_window.__class__ is not int or not -9007199254740991 <= v_context_window <= 9007199254740991:
             raise bad_int("contextWindow", v_context_window)
     v_system_prompt_update = d.get("systemPromptUpdate", ABSENT)
     if v_system_prompt_update is ABSENT:
@@ -3611,10 +3830,10 @@ def decode_session_end_seed_event(d: object) -> session.EndSeed:
 
 def encode_step_start_event(x: step.Start) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     return {"turn": v_turn, "step": v_step}
 
@@ -3631,9 +3850,9 @@ def decode_step_start_event(d: object) -> step.Start:
         v_step = d["step"]
     except KeyError as error:
         raise missing(d, error, KEYS_STEP_START_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     if len(d) != n:
         raise unknown(d, KEYS_STEP_START_EVENT)
@@ -3642,10 +3861,10 @@ def decode_step_start_event(d: object) -> step.Start:
 
 def encode_step_end_event(x: step.End) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     return {"turn": v_turn, "step": v_step}
 
@@ -3662,9 +3881,9 @@ def decode_step_end_event(d: object) -> step.End:
         v_step = d["step"]
     except KeyError as error:
         raise missing(d, error, KEYS_STEP_END_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     if len(d) != n:
         raise unknown(d, KEYS_STEP_END_EVENT)
@@ -3673,10 +3892,10 @@ def decode_step_end_event(d: object) -> step.End:
 
 def encode_system_message_event(x: system.Message) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     v_message = x.message
     if v_message.__class__ is not records.SystemMessage:
@@ -3701,9 +3920,9 @@ def decode_system_message_event(d: object) -> system.Message:
         v_message = d["message"]
     except KeyError as error:
         raise missing(d, error, KEYS_SYSTEM_MESSAGE_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     try:
         v_message = decode_system_message(v_message)
@@ -3716,10 +3935,10 @@ def decode_system_message_event(d: object) -> system.Message:
 
 def encode_tool_call_event(x: tool.Call) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     v_call_id = x.call_id
     if v_call_id.__class__ is not str or not (v_call_id.isascii() or is_clean(v_call_id)):
@@ -3748,9 +3967,9 @@ def decode_tool_call_event(d: object) -> tool.Call:
         v_arguments = d["arguments"]
     except KeyError as error:
         raise missing(d, error, KEYS_TOOL_CALL_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     if v_call_id.__class__ is not str or not (v_call_id.isascii() or is_clean(v_call_id)):
         raise bad_text("callId", v_call_id)
@@ -3802,10 +4021,10 @@ def decode_tool_rewritten_event(d: object) -> tool.Rewritten:
 
 def encode_tool_result_event(x: tool.Result) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_step = x.step
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     v_message = x.message
     if v_message.__class__ is not records.ToolResultMessage:
@@ -3848,9 +4067,9 @@ def decode_tool_result_event(d: object) -> tool.Result:
         v_message = d["message"]
     except KeyError as error:
         raise missing(d, error, KEYS_TOOL_RESULT_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
-    if v_step.__class__ is not int or not -INT_MAX <= v_step <= INT_MAX:
+    if v_step.__class__ is not int or not -9007199254740991 <= v_step <= 9007199254740991:
         raise bad_int("step", v_step)
     try:
         v_message = decode_tool_result_message(v_message)
@@ -3890,7 +4109,7 @@ def decode_tool_result_event(d: object) -> tool.Result:
 
 def encode_turn_start_event(x: turn.Start) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     return {"turn": v_turn}
 
@@ -3906,7 +4125,7 @@ def decode_turn_start_event(d: object) -> turn.Start:
         v_turn = d["turn"]
     except KeyError as error:
         raise missing(d, error, KEYS_TURN_START_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     if len(d) != n:
         raise unknown(d, KEYS_TURN_START_EVENT)
@@ -3915,7 +4134,7 @@ def decode_turn_start_event(d: object) -> turn.Start:
 
 def encode_turn_end_event(x: turn.End) -> dict[str, object]:
     v_turn = x.turn
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     v_reason = x.reason
     try:
@@ -3937,7 +4156,7 @@ def decode_turn_end_event(d: object) -> turn.End:
         v_reason = d["reason"]
     except KeyError as error:
         raise missing(d, error, KEYS_TURN_END_EVENT) from None
-    if v_turn.__class__ is not int or not -INT_MAX <= v_turn <= INT_MAX:
+    if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
         raise bad_int("turn", v_turn)
     try:
         v_reason = decode_turn_end_reason(v_reason)
@@ -3979,7 +4198,7 @@ def decode_user_message_event(d: object) -> user.Message:
     return user.Message(message=v_message)
 
 
-_ENCODE: Final[dict[str, Encoder]] = {
+_ENCODE: Final[dict[str, PayloadEncoder]] = {
     "agent/inbox/spliced": encode_agent_inbox_spliced_event,
     "approval/asked": encode_approval_asked_event,
     "approval/decided": encode_approval_decided_event,
@@ -4154,7 +4373,7 @@ def encode(payload: AnyDurable) -> dict[str, object]:
     Frozen JSON values inside are shared, not copied. Raises CodecError with the path of the first
     fault; KeyError if the payload's event is not of this catalog.
     """
-    return cast("dict[str, object]", _ENCODE[payload.TOKEN.name](payload))
+    return _ENCODE[payload.TOKEN.name](payload)
 
 
 def decode(event: str, data: object) -> AnyDurable:

@@ -7,17 +7,18 @@ Used by generated codecs only, those of plugins included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from math import copysign, isfinite
-from typing import Final
+from typing import Final, cast
 
 from dsh.hooks import InvalidJson
 
 __all__ = [
     "ABSENT",
     "INT_MAX",
+    "NEW",
     "CodecError",
     "LazyModule",
     "bad_choice",
@@ -32,11 +33,14 @@ __all__ = [
     "is_number",
     "missing",
     "of_json",
+    "setters",
     "unknown",
 ]
 
 INT_MAX: Final = 2**53 - 1
 ABSENT: Final = object()
+#: Makes an object without its `__init__`; `setters` fill it.
+NEW: Final = object.__new__
 SHOWN_MAX: Final = 60
 
 
@@ -66,6 +70,15 @@ class LazyModule:
         module = import_module(f"{self._package}.{self._name}")
         self._names[self._name] = module
         return getattr(module, attribute)
+
+
+def setters(cls: type, *names: str) -> tuple[Callable[[object, object], None], ...]:
+    """What stores each of some fields of a frozen class, past the guard of its `__setattr__`.
+
+    Only for objects that nobody has seen yet, and values that were checked and frozen.
+    """
+    slots = cast("dict[str, property]", vars(cls))
+    return tuple(slots[name].__set__ for name in names)
 
 
 def shown(value: object) -> str:

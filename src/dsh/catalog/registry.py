@@ -120,6 +120,7 @@ TOKENS: Final[Mapping[str, Hook[object]]] = LazyTokens(
         "tools/execute": ("tools", "EXECUTE"),
         "tools/post-execute": ("tools", "POST_EXECUTE"),
         "tools/result": ("tools", "RESULT"),
+        "tools/progress": ("tools", "PROGRESS"),
         "tools/change": ("tools", "CHANGE"),
         "turn/start": ("turn", "START"),
         "turn/end": ("turn", "END"),

@@ -24,6 +24,7 @@ __all__ = [
     "EXECUTE",
     "POST_EXECUTE",
     "PRE_EXECUTE",
+    "PROGRESS",
     "RESULT",
     "Accept",
     "Allow",
@@ -36,6 +37,7 @@ __all__ = [
     "PostExecuteDecision",
     "PreExecute",
     "PreExecuteDecision",
+    "Progress",
     "Result",
 ]
 
@@ -195,6 +197,30 @@ class Result(CoreNotice):
 RESULT: Final[Emit[Result]] = Emit(
     "tools/result",
     Result,
+    errors="contain",
+    scope_of=lambda p: None if p.exec.agent is None else p.exec.agent.scope,
+    owner="core",
+)
+
+
+@frozen(kw_only=True, slots=True)
+class Progress(CoreNotice):
+    """`tools/progress` (emit): A running tool shows something to whoever watches; never logged,
+    never sent to a model.
+
+    Attributes:
+        exec: The call.
+        text: What it shows, in its own words.
+    """
+
+    exec: live.ToolExecution
+    text: str
+
+
+#: A running tool shows something to whoever watches; never logged, never sent to a model.
+PROGRESS: Final[Emit[Progress]] = Emit(
+    "tools/progress",
+    Progress,
     errors="contain",
     scope_of=lambda p: None if p.exec.agent is None else p.exec.agent.scope,
     owner="core",

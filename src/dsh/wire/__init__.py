@@ -15,13 +15,14 @@ from dsh.wire.lines import (
     refuse_unreadable,
     runs_of,
 )
-from dsh.wire.packing import RowReader, encode_rows
+from dsh.wire.packing import RowReader, SealBroken, encode_rows, seal_row
 from dsh.wire.payloads import (
     NotJson,
     Unwritable,
     WireFault,
     decode_payload,
     encode_payload,
+    is_plain_delta,
     owner_of,
     token_of,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "NotJson",
     "Recovered",
     "RowReader",
+    "SealBroken",
     "StoredEvent",
     "StoredLog",
     "UnknownEvent",
@@ -43,8 +45,10 @@ __all__ = [
     "encode_line",
     "encode_payload",
     "encode_rows",
+    "is_plain_delta",
     "owner_of",
     "refuse_unreadable",
     "runs_of",
+    "seal_row",
     "token_of",
 ]

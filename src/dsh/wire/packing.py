@@ -3,11 +3,13 @@
 What comes in: consecutive events, or the lines of a log in order. What goes out: lines, or the
 same events. A delta that continues the block of the event before it needs no envelope of its own:
 the row `[seq, ms, piece, ms, piece, …]` says where it starts, and for each delta how many
-milliseconds later it came and what it said. Everything else of it equals the event before.
+milliseconds later it came and what it said. Everything else of it equals the event before. A row
+of one number is a seal: the CRC-32 of every byte since the seal before it, or since the start.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Final, cast
 
 import orjson
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     Delta: TypeAlias = "TextDeltaChunk | ReasoningDeltaChunk | ToolCallDeltaChunk"
 
-__all__ = ["RowReader", "encode_rows"]
+__all__ = ["RowReader", "SealBroken", "encode_rows", "seal_row"]
 
 #: Pieces in one row at most, so that no row grows without bound.
 ROW_PIECES: Final = 4096
@@ -52,9 +54,10 @@ def _piece_if_continues(before: StoredEvent, event: StoredEvent) -> str | None:
         or event.ignorable != before.ignorable
     ):
         return None
-    match new.chunk, old.chunk:
-        case (TextDeltaChunk(index=index, text=text), TextDeltaChunk(index=same)):
-            return text if index == same else None
+    chunk, last = new.chunk, old.chunk
+    if chunk.__class__ is TextDeltaChunk and last.__class__ is TextDeltaChunk:
+        return chunk.text if chunk.index == last.index else None
+    match chunk, last:
         case (ReasoningDeltaChunk(index=index, text=text), ReasoningDeltaChunk(index=same)):
             return text if index == same else None
         case (ToolCallDeltaChunk() as call, ToolCallDeltaChunk() as prior):
@@ -97,29 +100,59 @@ def encode_rows(
     return b"\n".join(lines)
 
 
+class SealBroken(WireFault):
+    """Lines above a seal are not as they were written, though each of them can be read."""
+
+
+def seal_row(crc: int) -> bytes:
+    """The line, with its newline, that seals everything since the seal before."""
+    return b"[%d]\n" % crc
+
+
 class RowReader:
-    """Reads the event lines of one log in order. It remembers the newest event, nothing else."""
+    """Reads the event lines of one log in order. It remembers the newest event, and a checksum.
 
-    __slots__ = ("_before",)
+    `header` is the log's first line, which the first seal covers; without it, a first seal proves
+    nothing. `crc` is that of the lines since the newest seal.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_before", "_whole", "crc")
+
+    def __init__(self, header: bytes | None = None) -> None:
         self._before: StoredEvent | None = None
+        self._whole = header is not None
+        self.crc = 0 if header is None else zlib.crc32(b"\n", zlib.crc32(header))
 
-    def read(self, line: bytes) -> list[StoredEvent]:
-        """The events of the next line, without its newline: one, or those of a packed row.
+    def read(self, line: bytes, *, stored: bytes | None = None) -> list[StoredEvent]:
+        """The events of the next line, without its newline: one, those of a packed row, or none.
 
-        Raises WireFault, also when a packed row does not follow a delta it could continue.
+        `stored` is what stands in the log, where that is another text than `line`.
+
+        Raises SealBroken for a seal that does not fit, WireFault for everything else, also when a
+        packed row does not follow a delta it could continue.
         """
         try:
             row: object = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise NotJson(f"not JSON: {error}") from None
         if isinstance(row, list):
-            events = self._unpack(cast("list[object]", row))
+            cells = cast("list[object]", row)
+            if len(cells) == 1:
+                self._check(cells[0])
+                return []
+            events = self._unpack(cells)
         else:
             events = [event_of(row, line)]
         self._before = events[-1]
+        self.crc = zlib.crc32(b"\n", zlib.crc32(line if stored is None else stored, self.crc))
         return events
+
+    def _check(self, seal: object) -> None:
+        if type(seal) is not int:
+            raise WireFault("a seal that is no number")
+        if self._whole and seal != self.crc:
+            raise SealBroken("the lines above, back to the seal before, are not as written")
+        self._whole, self.crc = True, 0
 
     def _unpack(self, row: list[object]) -> list[StoredEvent]:
         before = self._before

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Final, cast
 import orjson
 
 from dsh.catalog import codec, registry
+from dsh.catalog.records import ReasoningDeltaChunk, TextDeltaChunk
+from dsh.catalog.refusal import INT_MAX, is_clean
 from dsh.wire.envelope import UnknownEvent
 from dsh.wire.ext import foreign
 from dsh.wire.upcasters import MissingStepError, retired, upcast
 
 if TYPE_CHECKING:
+    from dsh.catalog import assistant
     from dsh.hooks import AnyDurable, Durable
+    from dsh.wire.ext import ForeignEvent
 
 __all__ = [
     "NotJson",
@@ -25,6 +29,7 @@ __all__ = [
     "WireFault",
     "decode_payload",
     "encode_payload",
+    "is_plain_delta",
     "owner_of",
     "token_of",
 ]
@@ -43,6 +48,9 @@ class Unwritable(ValueError):
 
 
 _STRICT: Final = orjson.OPT_STRICT_INTEGER
+_TEXTUAL: Final = (TextDeltaChunk, ReasoningDeltaChunk)
+#: Tokens that were once found to be the core's own, which they stay.
+_CORE: Final[set[object]] = set()
 
 
 def token_of(name: str) -> Durable[AnyDurable] | None:
@@ -67,18 +75,49 @@ def encode_payload(payload: AnyDurable) -> bytes:
     surrogates, integers beyond ±(2**53 - 1)), or when no catalog here could read it back.
     """
     token = payload.TOKEN
+    found = None if token in _CORE else _declared(token)
+    try:
+        data = codec.encode(payload) if found is None else found.encode(payload)
+        return orjson.dumps(data, option=_STRICT)
+    except (codec.CodecError, TypeError, AttributeError, KeyError) as error:
+        # The last three: something of a foreign class where a record or a value is due.
+        raise Unwritable(f"{token.name}: {error}") from error
+
+
+def _declared(token: Durable[AnyDurable]) -> ForeignEvent | None:
+    """The extension's coding of an event; None if it is the core's. Raises Unwritable."""
     if token_of(token.name) is not token:
         raise Unwritable(
             f"no catalog here declares {token.name!r}, so the line could never be read again; "
             "import the catalog that declares it"
         )
-    try:
-        found = foreign(token.name)
-        data = codec.encode(payload) if found is None else found[1].encode(payload)
-        return orjson.dumps(data, option=_STRICT)
-    except (codec.CodecError, TypeError, AttributeError, KeyError) as error:
-        # The last three: something of a foreign class where a record or a value is due.
-        raise Unwritable(f"{token.name}: {error}") from error
+    found = foreign(token.name)
+    if found is None:
+        _CORE.add(token)
+        return None
+    return found[1]
+
+
+def is_plain_delta(payload: assistant.Chunk) -> bool:
+    """Whether a chunk is a piece of text or reasoning that `encode_payload` would not refuse.
+
+    Says no where it cannot tell at a glance.
+    """
+    chunk = payload.chunk
+    if not isinstance(chunk, _TEXTUAL):
+        return False
+    text, index = chunk.text, chunk.index
+    turn, step = payload.turn, payload.step
+    return (
+        text.__class__ is str
+        and (text.isascii() or is_clean(text))
+        and index.__class__ is int
+        and turn.__class__ is int
+        and step.__class__ is int
+        and 0 <= index <= INT_MAX
+        and 0 <= turn <= INT_MAX
+        and 0 <= step <= INT_MAX
+    )
 
 
 def decode_payload(

@@ -907,6 +907,149 @@ def emit_class_result(ctx: Context) -> None:
 
 
 # listen
+def listen_progress(ctx: Context) -> None:
+    @ctx.on(ev.tools.PROGRESS)
+    def listener(event: ev.tools.Progress) -> None:
+        pass
+
+    def other(event: ev.tools.Progress) -> None:
+        pass
+
+    ctx.on(ev.tools.PROGRESS, prepend=True)(other)
+
+
+# unknown-event
+def unknown_progress(ctx: Context) -> None:
+    ctx.on(ev.tools.PROGRESSX)  # E: attr-defined reportAttributeAccessIssue
+
+
+# event-as-text
+def text_progress(ctx: Context) -> None:
+    ctx.on("tools/progress")  # E: arg-type reportArgumentType
+
+
+# payload-for-token
+def class_progress(ctx: Context) -> None:
+    ctx.on(ev.tools.Progress)  # E: arg-type reportArgumentType
+
+
+# wrong-payload
+def wrong_payload_progress(ctx: Context) -> None:
+    def listener(event: ev.tools.Change) -> None:
+        pass
+
+    ctx.on(ev.tools.PROGRESS)(listener)  # E: arg-type reportArgumentType
+
+
+# extra-parameter
+def extra_parameter_progress(ctx: Context) -> None:
+    def listener(event: ev.tools.Progress, more: int) -> None:
+        pass
+
+    ctx.on(ev.tools.PROGRESS)(listener)  # E: arg-type reportArgumentType
+
+
+# no-parameter
+def no_parameter_progress(ctx: Context) -> None:
+    def listener() -> None:
+        raise NotImplementedError
+
+    ctx.on(ev.tools.PROGRESS)(listener)  # E: arg-type reportArgumentType
+
+
+# unknown-field
+def unknown_field_progress(ctx: Context) -> None:
+    @ctx.on(ev.tools.PROGRESS)
+    def listener(event: ev.tools.Progress) -> None:
+        print(event.unknown_field)  # E: attr-defined reportAttributeAccessIssue
+        pass
+
+
+# async-listener
+def async_listener_progress(ctx: Context) -> None:
+    async def listener(event: ev.tools.Progress) -> None:
+        raise NotImplementedError
+
+    ctx.on(ev.tools.PROGRESS)(listener)  # E: arg-type reportArgumentType
+
+
+# listener-answers
+def listener_answers_progress(ctx: Context) -> None:
+    def listener(event: ev.tools.Progress) -> int:
+        return 1
+
+    ctx.on(ev.tools.PROGRESS)(listener)  # E: arg-type reportArgumentType
+
+
+# next-where-none-is
+def next_where_none_is_progress(ctx: Context) -> None:
+    def listener(event: ev.tools.Progress, call_next: Next[None]) -> None:
+        pass
+
+    ctx.on(ev.tools.PROGRESS)(listener)  # E: arg-type reportArgumentType
+
+
+# observe
+def observe_progress(ctx: Context) -> None:
+    @ctx.observe(ev.tools.PROGRESS, queue=10)
+    async def listener(event: ev.tools.Progress) -> None:
+        pass
+
+
+# observe-sync
+def observe_sync_progress(ctx: Context) -> None:
+    def listener(event: ev.tools.Progress) -> None:
+        pass
+
+    ctx.observe(ev.tools.PROGRESS)(listener)  # E: arg-type reportArgumentType
+
+
+# make
+def make_progress(exec: live.ToolExecution, text: str) -> ev.tools.Progress:
+    return ev.tools.Progress(exec=exec, text=text)
+
+
+# make-unknown-field
+def make_unknown_progress(exec: live.ToolExecution, text: str) -> ev.tools.Progress:
+    return ev.tools.Progress(exec=exec, text=text, unknown_field=1)  # E: call-arg reportCallIssue
+
+
+# make-missing-field
+def make_progress_without_exec(text: str) -> ev.tools.Progress:
+    return ev.tools.Progress(text=text)  # E: call-arg reportCallIssue
+
+
+# make-bad-field
+def make_progress_bad_exec(wrong: object, text: str) -> ev.tools.Progress:
+    return ev.tools.Progress(exec=wrong, text=text)  # E: arg-type reportArgumentType
+
+
+# make-missing-field
+def make_progress_without_text(exec: live.ToolExecution) -> ev.tools.Progress:
+    return ev.tools.Progress(exec=exec)  # E: call-arg reportCallIssue
+
+
+# make-bad-field
+def make_progress_bad_text(wrong: object, exec: live.ToolExecution) -> ev.tools.Progress:
+    return ev.tools.Progress(text=wrong, exec=exec)  # E: arg-type reportArgumentType
+
+
+# change-frozen
+def change_progress(made: ev.tools.Progress, value: live.ToolExecution) -> None:
+    made.exec = value  # E: misc reportAttributeAccessIssue
+
+
+# emit-not-allowed
+def emit_progress(ctx: Context, payload: ev.tools.Progress) -> None:
+    ctx.emit(payload)  # E: arg-type reportArgumentType
+
+
+# emit-class
+def emit_class_progress(ctx: Context) -> None:
+    ctx.emit(ev.tools.Progress)  # E: arg-type reportArgumentType
+
+
+# listen
 def listen_change(ctx: Context) -> None:
     @ctx.on(ev.tools.CHANGE)
     def listener(event: ev.tools.Change) -> None:
