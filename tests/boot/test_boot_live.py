@@ -187,6 +187,10 @@ async def test_a_restart_of_the_loop_is_said_first_and_its_agents_live_on(tmp_pa
     async with house(tmp_path, "", told) as harness:
         harness.live.restarts.resumed = again.append
         heard: list[str] = []
+        helped = trio.Event()
+        harness.on(ev.agent.SESSION_START)(
+            lambda p: helped.set() if p.agent.id == "helper" else None
+        )
         harness.on(ev.agent.DISPOSED)(lambda _p: heard.append(told[-1].kind))
         old = await harness.agents.create("mine", options=SCRIPTED, cwd=str(tmp_path))
         await old.agent.ask(user_message("hi"))
@@ -197,7 +201,8 @@ async def test_a_restart_of_the_loop_is_said_first_and_its_agents_live_on(tmp_pa
             "    - {id: helper, provider: scripted, model: scripted, sessionId: helper}\n",
         )
         news = await harness.live.recompose()
-        await harness.kernel.settled()
+        with trio.fail_after(10):
+            await helped.wait()
         assert heard == ["agents"]
         assert told[0].text == (
             "the edited composition restarts the loop: 'mine' stop now and are resumed"
@@ -216,7 +221,7 @@ async def test_a_restart_of_the_loop_is_said_first_and_its_agents_live_on(tmp_pa
 async def test_the_watcher_follows_the_composition_and_the_settings(tmp_path: Path) -> None:
     send, receive = trio.open_memory_channel[News](10)
     (tmp_path / "home").mkdir()
-    with trio.fail_after(20):
+    with trio.fail_after(90):
         async with house(tmp_path, "- {name: alpha}\n") as harness:
             harness.live.tell = send.send_nowait
             async with watching(harness):

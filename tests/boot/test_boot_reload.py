@@ -76,7 +76,7 @@ Make = Callable[[str], Author]
 def author(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     folder = tmp_path / "src"
     folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.syspath_prepend(str(folder))  # pyright: ignore[reportUnknownMemberType]
     monkeypatch.setitem(sys.modules, "test_boot_reload_tokens", sys.modules[__name__])
     made: list[str] = []
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
 
-
-
 @contextmanager
 def plain(trail: list[str], name: str) -> Generator[str]:
     trail.append(f"+{name}")

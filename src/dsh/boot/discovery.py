@@ -7,7 +7,6 @@ nothing, and imports only the plugins that a composition names.
 
 from __future__ import annotations
 
-import traceback
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from dsh.boot.names import ROOMS, canonical
 from dsh.boot.nearest import did_you_mean
 from dsh.boot.nodes import Issue, Place
-from dsh.kernel import Plugin
+from dsh.kernel import Plugin, advised, in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,21 +97,5 @@ def _own(entry: EntryPoint, module: str | None) -> bool:
 
 def _broken(entry: EntryPoint, error: Exception) -> str:
     """Why the import failed, with the line of the plugin that did it."""
-    where = ""
-    if isinstance(error, SyntaxError) and error.filename is not None:
-        where = f"{error.filename}:{error.lineno}: "
-    else:
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _foreign(frame)]
-        if frames:
-            where = f"{frames[-1].filename}:{frames[-1].lineno}: "
-    what = error.msg if isinstance(error, SyntaxError) else str(error)
-    return (
-        f"the plugin {entry.name!r} of {_distribution(entry)} failed to import: "
-        f"{where}{type(error).__name__}: {what}; repair it, or disable its row"
-    )
-
-
-def _foreign(frame: traceback.FrameSummary) -> bool:
-    """Whether a frame is neither of dsh's rooms nor of Python's import system."""
-    name = frame.filename
-    return not (name.startswith(("<", ROOMS_FOLDER)) or "/importlib/" in name)
+    who = f"the plugin {entry.name!r} of {_distribution(entry)}"
+    return advised(f"{who} failed to import: {in_a_line(error)}", "repair it, or disable its row")

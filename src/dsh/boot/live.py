@@ -8,7 +8,7 @@ time; agents, sessions and inboxes are untouched unless the loop itself has to r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, Unpack, final
 
 import attrs
 import trio
@@ -16,19 +16,22 @@ from attrs import evolve
 
 from dsh.boot.composition import Mountable, Mounted, configured, key_variables
 from dsh.boot.modules import ModuleSwap, catalog_digest
-from dsh.boot.news import News, in_a_line, log_news, why_not_active
+from dsh.boot.news import News, log_news, why_not_active
 from dsh.boot.restarts import Restarts
 from dsh.errors import PluginError, UsageError
-from dsh.kernel import FiberState, package_of
+from dsh.kernel import FiberState, in_a_line, package_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from dsh.boot.nodes import Issue
     from dsh.boot.plan import Plan
     from dsh.kernel import Kernel
 
 __all__ = ["Live"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 #: Seconds that exchanged rows may take to become active before the exchange is taken back.
 READY_SECONDS: Final = 10.0
@@ -72,8 +75,7 @@ class Live:
         Cancelled: the exchange is finished first.
         """
         async with self._turn:
-            with trio.CancelScope(shield=True):
-                news = await self._reload(package)
+            news = await _finished(self._reload, package)
         self.tell(news)
         return news
 
@@ -137,12 +139,13 @@ class Live:
         deaf = [one.row.row.id for one in olds if one.fiber.state is not FiberState.DISPOSED]
         if deaf:
             raise PluginError(f"{', '.join(deaf)} ignores cancellation; dsh has to be restarted")
-        fresh = [self._mount(row) for row in news]
+        fresh = [self.mount(row) for row in news]
         with trio.move_on_after(READY_SECONDS):
             await self._kernel.settled()
         return fresh
 
-    def _mount(self, row: Mountable) -> Mounted:
+    def mount(self, row: Mountable) -> Mounted:
+        """Mount a row that is not mounted now; it is of the house from then on."""
         fiber = self._kernel.mount(row.plugin, row.config, slot=row.slot, id=row.row.id)
         self._rows[row.row.id] = mounted = Mounted(row, fiber)
         return mounted
@@ -155,8 +158,7 @@ class Live:
         Cancelled: the change is finished first.
         """
         async with self._turn:
-            with trio.CancelScope(shield=True):
-                news = await self._recompose()
+            news = await _finished(self._recompose)
         for one in news:
             self.tell(one)
         return news
@@ -220,7 +222,7 @@ class Live:
         return News("changed", f"{name!r}: {fields or 'its configuration'} changed, {how}")
 
     async def _added(self, row: Mountable) -> News:
-        mounted = self._mount(row)
+        mounted = self.mount(row)
         with trio.move_on_after(READY_SECONDS):
             await mounted.fiber.settled()
         wrong = why_not_active(mounted.fiber)
@@ -233,6 +235,14 @@ class Live:
         if slots == sorted(slots):
             return ()
         return (News("restart", "the order of rows has changed, which needs a restart of dsh"),)
+
+
+async def _finished(change: Callable[[Unpack[Ts]], Awaitable[T]], *given: *Ts) -> T:
+    """Finish a change whatever is cancelled: half a change is no state to leave a house in."""
+    made: list[T] = []
+    with trio.CancelScope(shield=True):
+        made.append(await change(*given))
+    return made[0]
 
 
 def _wrong(mounted: Iterable[Mounted]) -> list[str]:

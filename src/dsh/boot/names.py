@@ -13,7 +13,7 @@ __all__ = ["ROOMS", "canonical"]
 SCOPED: Final = "@deepseek-ai/dsh-"
 
 #: The rows that boot mounts itself, in this order, before those of the composition.
-ROOMS: Final = ("sessions", "agents", "llm", "tools", "system-prompt", "agent-loop")
+ROOMS: Final = ("sessions", "agents", "llm", "tools", "system-prompt", "loops", "agent-loop")
 
 DOCUMENTED: Final = {
     "agent": "agents",

@@ -7,17 +7,16 @@ What comes in: errors and the outcome of a reload or of an edited composition. W
 from __future__ import annotations
 
 import logging
-import traceback
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from dsh.boot.discovery import ROOMS_FOLDER
+from dsh.kernel import in_a_line
 
 if TYPE_CHECKING:
     from dsh.kernel import Fiber
 
-__all__ = ["News", "NewsKind", "in_a_line", "log_news", "why_not_active"]
+__all__ = ["News", "NewsKind", "log_news", "why_not_active"]
 
 #: reloaded, changed: done. kept: refused, and what ran before runs on. restart: takes effect when
 #: dsh is started again. agents: a loop restarts, and its agents with it.
@@ -40,17 +39,6 @@ def log_news(news: News) -> None:
     _log.log(logging.INFO if quiet else logging.WARNING, "%s", news.text)
 
 
-def in_a_line(error: BaseException) -> str:
-    """`file:line: Class: message`, with the innermost line that is not of dsh or Python itself."""
-    if isinstance(error, SyntaxError) and error.filename is not None:
-        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    where = ""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _foreign(f.filename)]
-    if frames:
-        where = f"{frames[-1].filename}:{frames[-1].lineno}: "
-    return f"{where}{type(error).__name__}: {error}"
-
-
 def why_not_active(fiber: Fiber) -> str | None:
     """Why a fiber that has settled does not run; None: it does."""
     if fiber.error is not None:
@@ -61,11 +49,3 @@ def why_not_active(fiber: Fiber) -> str | None:
     if fiber.busy:
         return f"its apply has not returned ({fiber.spec.place})"
     return None
-
-
-def _foreign(filename: str) -> bool:
-    return not (
-        filename.startswith(("<", ROOMS_FOLDER))
-        or "/importlib/" in filename
-        or "/site-packages/trio/" in filename
-    )

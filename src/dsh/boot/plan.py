@@ -70,8 +70,8 @@ def planned(  # the arguments of open_harness, and `only`  # noqa: PLR0913  # th
 
     `config`: a composition file in place of the project's own, accepted as it is; relative to the
     process's directory. `home` stands for $DSH_HOME. `plugins` may be named by rows; those that
-    no row names are mounted after all rows. `only`: look at the rows with these ids alone. Without `files`,
-    neither the project's composition nor the user's settings are read.
+    no row names are mounted after all rows. `only`: look at the rows with these ids alone. If not
+    `files`, neither the project's composition nor the user's settings are read.
     """
     environ = environ if environ is not None else process_environ()
     chosen = profile_named(profile)

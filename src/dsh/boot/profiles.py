@@ -39,9 +39,15 @@ class Profile:
         return (store, *self.rows)
 
 
-#: Providers that need nothing but their key.
-MODEL: Final = (Row(name="openai-chat"), Row(name="scripted"))
-WORK: Final = (Row(name="approval"), Row(name="fs"), Row(name="shell"))
+#: Providers that need nothing but their key, and what recovers from their failures, in this order.
+MODEL: Final = (
+    Row(name="openai-chat"),
+    Row(name="scripted"),
+    Row(name="llm-retry"),
+    Row(name="token-meter"),
+    Row(name="compaction"),
+)
+WORK: Final = (Row(name="approval"), Row(name="tool-timeout"), Row(name="fs"), Row(name="shell"))
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "headless": Profile(

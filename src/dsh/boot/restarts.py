@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, final
 
 from dsh.agent import AGENTS
-from dsh.boot.news import News, in_a_line
+from dsh.boot.news import News
+from dsh.kernel import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

@@ -37,6 +37,10 @@ def room(name: str) -> Plugin | None:
             from dsh.prompt import system_prompt_plugin  # noqa: PLC0415
 
             return system_prompt_plugin
+        case "loops":
+            from dsh.loop import loops_plugin  # noqa: PLC0415
+
+            return loops_plugin
         case "agent-loop":
             from dsh.loop import agent_loop  # noqa: PLC0415
 

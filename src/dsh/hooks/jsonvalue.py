@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import copysign, isfinite
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias, cast
 
 from typing_extensions import override
 
@@ -51,7 +51,9 @@ class FrozenDict(dict[str, JsonValue]):
         raise TypeError("this value is frozen: it is (or will be) logged; build a new dict instead")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
+    clear = pop = popitem = _refuse
+    # mypy takes it for the overloads of dict; pyright does not.
+    setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
 
     @override
     def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, JsonValue]]]:
@@ -72,7 +74,7 @@ def _frozen_scalar(value: object, path: str) -> JsonValue:
         case float():
             if not isfinite(value):
                 raise InvalidJson(path, f"{value!r} is not a JSON number; use null or a string")
-            if value == 0 and copysign(1, value) < 0:
+            if value == 0.0 and copysign(1, value) < 0:
                 raise InvalidJson(path, "-0.0 loses its sign in JSON; use 0.0")
             return float(value)
         case str():
@@ -104,14 +106,16 @@ def frozen_json(value: object, path: str = "$", depth: int = 0) -> JsonValue:
         raise InvalidJson(path[:80], f"nested deeper than {DEPTH_MAX}, or cyclic; flatten it")
     if isinstance(value, Mapping):
         fields: dict[str, JsonValue] = {}
-        for key, item in value.items():
+        entries = cast("Mapping[object, object]", value)
+        for key, item in entries.items():
             if not isinstance(key, str):
                 raise InvalidJson(path, f"key {key!r} is not a string; use str({key!r})")
             fields[_frozen_text(key, path)] = frozen_json(item, f"{path}.{key}", depth + 1)
         return FrozenDict(fields)
     if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
         return tuple(
-            frozen_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)
+            frozen_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(items)
         )
     return _frozen_scalar(value, path)
 

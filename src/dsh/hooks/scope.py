@@ -19,7 +19,7 @@ __all__ = ["Scope"]
 class Scope:
     """One agent's (or preset's) tag. Events flow up to ancestors, never down or sideways."""
 
-    __slots__ = ("label", "parent")
+    __slots__ = ("__weakref__", "label", "parent")
 
     def __init__(self, label: str, parent: Scope | None = None) -> None:
         self.label = label

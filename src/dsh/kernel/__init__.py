@@ -13,6 +13,8 @@ from dsh.kernel.blame import package_of
 from dsh.kernel.clock import Clock, SystemClock
 from dsh.kernel.context import Context
 from dsh.kernel.core import CoreContext, core_of
+from dsh.kernel.exclusive import Exclusive
+from dsh.kernel.faults import advised, in_a_line
 from dsh.kernel.fibers import Fiber
 from dsh.kernel.kernel import Kernel, mount, open_kernel
 from dsh.kernel.listeners import ListenerRow
@@ -26,6 +28,7 @@ __all__ = [
     "Clock",
     "Context",
     "CoreContext",
+    "Exclusive",
     "Fiber",
     "FiberProblem",
     "FiberState",
@@ -35,7 +38,9 @@ __all__ = [
     "Plugin",
     "ServiceKey",
     "SystemClock",
+    "advised",
     "core_of",
+    "in_a_line",
     "late",
     "mount",
     "open_kernel",

@@ -15,6 +15,7 @@ import trio
 
 from dsh.errors import InactiveEffect
 from dsh.kernel.effects import BUILDING, Effect
+from dsh.kernel.faults import in_a_line
 from dsh.kernel.stack import held
 
 if TYPE_CHECKING:
@@ -98,7 +99,11 @@ class Activation:
         error = problem if isinstance(problem, Exception) else TimeoutError(problem)
         self.teardown_errors.append(error)
         self.log.warning(
-            "plugin %r: undoing %s failed: %s", self.path, label, error, exc_info=error
+            "plugin %r: undoing %s failed: %s",
+            self.path,
+            label,
+            problem if isinstance(problem, str) else in_a_line(problem),
+            exc_info=error,
         )
 
     async def close(self, services: ServiceTable, registry: Registry) -> None:

@@ -6,10 +6,12 @@ problem for each fiber that waits, failed or never finished loading. It changes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from dsh.errors import HarnessError
+from dsh.kernel.faults import advised, in_a_line
 from dsh.kernel.places import did_you_mean
 from dsh.kernel.states import FiberState
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from dsh.kernel.services import ServiceTable
 
 __all__ = ["FiberProblem", "audit"]
+
+
+REPAIR: Final = "repair it, or disable its row"
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -54,7 +59,9 @@ def _problem(fiber: Fiber, givers: Mapping[str, Fiber], services: ServiceTable) 
     cycle: tuple[str, ...] = ()
     match fiber.state:
         case FiberState.FAILED:
-            reason = f"{who} failed: {fiber.error}"
+            error = fiber.error
+            said = f"{who} failed: {'' if error is None else in_a_line(error)}"
+            reason = said if isinstance(error, HarnessError) else advised(said, REPAIR)
         case FiberState.LOADING:
             reason = f"{who} is still loading: its apply has not returned ({fiber.spec.place})"
         case _:

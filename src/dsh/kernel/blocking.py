@@ -64,7 +64,9 @@ class BlockWatch(trio.abc.Instrument):
             now = self._round
             if now == last and now > 0:
                 ticks += 1
-                found = self._blame.running(sys._current_frames().get(self._watched))  # noqa: SLF001
+                # The documented way to another thread's stack, whatever its name looks like.
+                frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                found = self._blame.running(frames.get(self._watched))
                 if found is not None and self._round == now:
                     seen = found
                 continue

@@ -15,7 +15,7 @@ import trio
 
 from dsh.errors import InactiveEffect, PluginError, ServiceMissing
 from dsh.hooks import AnyNotice, CoreNotice, Hook, Notice
-from dsh.kernel.dispatch import run_emit, run_serial, run_waterfall, run_waterfall_by
+from dsh.kernel.dispatch import run_emit, run_serial
 from dsh.kernel.effects import build, build_async
 from dsh.kernel.hosts import enter_hosted, spawn_hosted
 from dsh.kernel.places import caller_place
@@ -23,6 +23,7 @@ from dsh.kernel.registering import KernelRegistrar, listen, observe_with, on_dra
 from dsh.kernel.services import Late, ServiceKey
 from dsh.kernel.states import FiberState
 from dsh.kernel.stream import Segment
+from dsh.kernel.waterfall import run_waterfall, run_waterfall_by
 
 if TYPE_CHECKING:
     import logging
@@ -281,6 +282,11 @@ class Context:
                 "use the context of the payload's own agent"
             )
         return chains.of(scope)
+
+    def heard(self, event: Hook[F]) -> bool:
+        """Whether anybody at all listens to `event` now; for payloads that are dear to make."""
+        registry = self.fiber.shared.registry
+        return (registry.chains.get(event.name) or registry.build(event)).heard
 
     def _pending(self) -> dict[object, str]:
         loading = self.fiber.state is FiberState.LOADING

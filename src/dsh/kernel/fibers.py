@@ -18,6 +18,7 @@ from typing_extensions import override
 from dsh.errors import InvariantError
 from dsh.kernel.activation import Activation
 from dsh.kernel.effects import Effect
+from dsh.kernel.faults import in_a_line
 from dsh.kernel.listeners import Entry
 from dsh.kernel.stack import held
 from dsh.kernel.states import MOVES, FiberState
@@ -239,7 +240,7 @@ class Fiber:
                 continue
             # Its driver stands in the plugin's own code, which was cancelled and may not listen.
             with trio.move_on_after(self.shared.limit(self.shared.teardown_timeout)) as scope:
-                while self.state not in (FiberState.UNLOADING, FiberState.DISPOSED):
+                while not self._unwinds():
                     await self.resting.park()
             if scope.cancelled_caught:
                 self.activation.note_teardown(
@@ -248,13 +249,17 @@ class Fiber:
                 )
                 return
 
+    def _unwinds(self) -> bool:
+        """Whether its driver is past the plugin's own code."""
+        return self.state in (FiberState.UNLOADING, FiberState.DISPOSED)
+
     def fail(self, label: str, error: Exception) -> None:
         """Something it started has failed: log, unload, FAILED. Siblings do not notice.
 
         The root only logs: it stands as long as the kernel is open.
         """
         self.activation.log.warning(
-            "plugin %r: %s failed: %s", self.path, label, error, exc_info=error
+            "plugin %r: %s failed: %s", self.path, label, in_a_line(error), exc_info=error
         )
         if self.parent is not None:
             self.failure = error

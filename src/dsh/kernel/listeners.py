@@ -111,10 +111,11 @@ class Entry:
 class Chains:
     """The chains of one event: one for all scopes while no entry is scoped, else one per scope."""
 
-    __slots__ = ("_by_scope", "_entries", "plain", "scoped")
+    __slots__ = ("_by_scope", "_entries", "heard", "plain", "scoped")
 
     def __init__(self, entries: Chain) -> None:
         self._entries = entries
+        self.heard: Final = bool(entries)
         self._by_scope: dict[Scope, Chain] = {}
         self.scoped: Final = any(entry.scope is not None for entry in entries)
         self.plain: Final = tuple(entry for entry in entries if entry.scope is None)
@@ -249,9 +250,14 @@ def _row(name: str, entry: Entry) -> ListenerRow:
 
 def _never(entry: Entry) -> str | None:
     event = entry.event
-    if entry.scope is not None and event.scope_of is None and not isinstance(event, Durable):
+    if entry.scope is not None and event.scope_of is None and not _is_durable(event):
         return (
             f"{event.name} belongs to no agent, so a listener of {entry.scope!r} alone never hears "
             "it; register it with the plugin's own context"
         )
     return None
+
+
+def _is_durable(token: object) -> bool:
+    """A log event: its scope is its session's."""
+    return isinstance(token, Durable)

@@ -114,22 +114,33 @@ class Segment(AbstractAsyncContextManager["AsyncIterator[C]"], Generic[C]):
         if self._from is not None:
             self._from.check()
             self._from.busy = True
+        # One frame for each listener: all that are open are gone through at every network read.
         try:
-            return await self._enter()
+            manager = self._manager = self._next_manager()
+            stream = await manager.__aenter__()
+            if self._entry is not None and not hasattr(stream, "__anext__"):
+                await manager.__aexit__(None, None, None)
+                raise self._no_stream(self._entry, stream)  # noqa: TRY301 - left like any failure
         except BaseException:
             self._leave()
             raise
+        return stream
 
-    async def _enter(self) -> AsyncIterator[C]:
+    def _no_stream(self, entry: Entry, answer: object) -> BadAnswer:
+        return BadAnswer(
+            f"plugin {entry.plugin!r} yielded {type(answer).__name__} for {self._event!r} "
+            f"({entry.place}); allowed: an async iterator of chunks"
+        )
+
+    def _next_manager(self) -> AbstractAsyncContextManager[AsyncIterator[C]]:
         while self._index < len(self._chain):
             entry = self._chain[self._index]
             self._index += 1
             if entry.active:
-                return await self._enter_listener(entry)
-        self._manager = self._default()
-        return await self._manager.__aenter__()
+                return self._asked(entry)
+        return self._default()
 
-    async def _enter_listener(self, entry: Entry) -> AsyncIterator[C]:
+    def _asked(self, entry: Entry) -> AbstractAsyncContextManager[AsyncIterator[C]]:
         self._entry = entry
         self._next = _StreamNext(self)
         entry.runs += 1
@@ -143,15 +154,7 @@ class Segment(AbstractAsyncContextManager["AsyncIterator[C]"], Generic[C]):
                 f"({entry.place}); allowed: an async context manager; "
                 "decorate the listener with @asynccontextmanager"
             )
-        self._manager = cast("AbstractAsyncContextManager[AsyncIterator[C]]", manager)
-        stream = await self._manager.__aenter__()
-        if not hasattr(stream, "__anext__"):
-            await self._manager.__aexit__(None, None, None)
-            raise BadAnswer(
-                f"plugin {entry.plugin!r} yielded {type(stream).__name__} for {self._event!r} "
-                f"({entry.place}); allowed: an async iterator of chunks"
-            )
-        return stream
+        return cast("AbstractAsyncContextManager[AsyncIterator[C]]", manager)
 
     @override
     async def __aexit__(
