@@ -178,7 +178,7 @@ EVENT = b'{"type":"turn/start","seq":0,"time":1,"data":{"turn":1}}'
         (HEAD + b"\n{}\n" + EVENT + b"\n", "2: `type` is missing"),
         (HEAD + b"\n" + b"\x00" * 40 + b"\n" + EVENT + b"\n", "2: not JSON"),
         (HEAD + b"\n" + EVENT[:-3] + b"\n" + EVENT + b"\n", "2: not JSON"),
-        (HEAD + b'\n{"type":"turn/start","seq":0,"time":1,"data":{}}\n', "2: turn/start"),
+        (HEAD + b'\n{"type":"turn/start","seq":0,"time":1,"data":{}}\n', "turn/start: turn"),
         (HEAD + b'\n[0,1,"a"]\n', "2: a packed row"),
     ],
 )

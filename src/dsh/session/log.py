@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final, overload
 
 from typing_extensions import override
 
-from dsh.catalog import codec, request, tool
+from dsh.catalog import assistant, codec, request, tool
 from dsh.catalog.records import Append, EpochHeader, Replace, SessionHeader
 from dsh.errors import InvalidAppend, ReentrantAppend, SessionClosed, SessionError
 from dsh.hooks import AnyDurable, CoreLogOnly, CoreSurface, Logged, LogOnly, Scope, live
@@ -32,6 +32,7 @@ from dsh.wire import (
     decode_line,
     encode_line,
     encode_payload,
+    is_plain_delta,
     owner_of,
 )
 
@@ -69,7 +70,8 @@ class Session(live.Session):
         self._events: Final[list[StoredEvent]] = []
         self._surface: Final = Surface()
         self._derived: Final = Derived(self._events, self._surface)
-        self._fold: Final = Fold(ProjectionSet() if units is None else units, self._events)
+        self._units: Final = ProjectionSet() if units is None else units
+        self._fold: Final = Fold(self._units, self._events)
         self._request_header: EpochHeader | None = None
         self._request_context: request.RouteContext | None = None
         self.writer: Final = LogWriter(header.id)
@@ -156,7 +158,8 @@ class Session(live.Session):
         Raises InvalidAppend (nothing changed), ReentrantAppend, SessionClosed, and what a
         projection raises (nothing changed).
         """
-        refuse_foreign(payload, surface)
+        if surface is not None or not isinstance(payload, AnyDurable):
+            refuse_foreign(payload, surface)
         if self._publishing:
             raise ReentrantAppend(
                 f"{payload.TOKEN.name} was appended from inside a listener of session {self.id}; "
@@ -165,17 +168,22 @@ class Session(live.Session):
             )
         if self._retired:
             raise SessionClosed(f"session {self.id} was closed; resume it to append again")
-        self.writer.refuse_if_closed()
+        if self.writer.closed:
+            self.writer.refuse_if_closed()
         event = self._checked(payload, surface, sources)
-        self._take(event, self._encoded(payload, event.seq))
+        # Most deltas are packed into a row of many, and need no JSON of their own.
+        plain = type(payload) is assistant.Chunk and is_plain_delta(payload)
+        self._take(event, None if plain else self._encoded(payload, event.seq))
         logged = Logged(event.seq, event.time, payload, self)
-        if self._publish is not None:
+        publish = self._publish
+        if publish is not None:
             self._publishing = True
             try:
-                self._publish(logged)
+                publish(logged)
             finally:
                 self._publishing = False
-            self._deliver()
+            if self._queued:
+                self._deliver()
         return logged
 
     def adopt(self, event: StoredEvent, *, stored: bool) -> None:
@@ -293,14 +301,16 @@ class Session(live.Session):
     ) -> StoredEvent:
         token = payload.TOKEN
         seq = len(self._events)
-        cited = self._check_surface(payload, op, sources, seq)
+        cited = None
+        if op is not None or sources is not None or isinstance(payload, CoreSurface):
+            cited = self._check_surface(payload, op, sources, seq)
         return StoredEvent(
             token.name,
             seq,
             self._now_ms(),
             payload,
             token.version,
-            owner_of(token.name),
+            None if token.owner == "core" else owner_of(token.name),
             token.ignorable,
             op,
             cited,
@@ -338,19 +348,18 @@ class Session(live.Session):
             raise InvalidAppend(f"seq {seq} of session {self.id}: {error}") from error
 
     def _take(self, event: StoredEvent, encoded: bytes | None, *, write: bool = True) -> None:
-        states = self._fold.candidate(event)
+        states = self._fold.candidate(event) if self._units.concerned(event.type) else ()
         # From here on nothing may raise: the event is committed.
         self._events.append(event)
-        self._fold.commit(states)
+        if states:
+            self._fold.commit(states)
         if event.surface_op is not None:
             self._surface.apply(event.seq, event.surface_op)
-        match event.data:
-            case request.Header(header=header):
-                self._request_header = header
-            case request.RouteContext() as context:
-                self._request_context = context
-            case _:
-                pass
+        data = event.data
+        if type(data) is request.Header:
+            self._request_header = data.header
+        elif type(data) is request.RouteContext:
+            self._request_context = data
         if write:
             self.writer.admit(event, encoded)
 

@@ -130,14 +130,14 @@ class Fold:
             )
         return cast("S", self._current(registered))
 
-    def candidate(self, event: StoredEvent) -> list[tuple[Registered, object]]:
+    def candidate(self, event: StoredEvent) -> Sequence[tuple[Registered, object]]:
         """The states after `event`, not yet taken over. Raises if a unit refuses the event."""
         return [
             (one, _applied(one.unit, self._current(one), event))
             for one in self._units.concerned(event.type)
         ]
 
-    def commit(self, states: list[tuple[Registered, object]]) -> None:
+    def commit(self, states: Sequence[tuple[Registered, object]]) -> None:
         """Take over what `candidate` returned."""
         self._states.update(states)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
+import orjson
 from attrs import frozen
 
 from dsh.catalog import assistant, codec, request, step, tool, turn, user
@@ -208,6 +209,7 @@ def _plain(records: Sequence[object]) -> list[object]:
 
 
 def _difference(path: str, then: object, now: object) -> str | None:
+    whole, other_whole = then, now
     if isinstance(then, dict) and isinstance(now, dict):
         one, other = cast("dict[str, object]", then), cast("dict[str, object]", now)
         for key in (*one, *(key for key in other if key not in one)):
@@ -218,8 +220,8 @@ def _difference(path: str, then: object, now: object) -> str | None:
             if found is not None:
                 return found
         return None
-    if isinstance(then, list | tuple) and isinstance(now, list | tuple):
-        many, others = cast("Sequence[object]", then), cast("Sequence[object]", now)
+    if isinstance(then, list) and isinstance(now, list):
+        many, others = cast("list[object]", then), cast("list[object]", now)
         for place, (one_item, other_item) in enumerate(zip(many, others, strict=False)):
             found = _difference(f"{path}[{place}]", one_item, other_item)
             if found is not None:
@@ -227,15 +229,17 @@ def _difference(path: str, then: object, now: object) -> str | None:
         if len(many) != len(others):
             return f"{path}: {len(many)} were recorded, there are {len(others)} now"
         return None
-    if then == now and type(then) is type(now):
+    # As JSON: in Python true equals 1.
+    if orjson.dumps(whole) == orjson.dumps(other_whole):
         return None
-    return f"{path}: {_shown(then, now)} was recorded, {_shown(now, then)} now"
+    shown = _shown(whole, other_whole), _shown(other_whole, whole)
+    return f"{path}: {shown[0]} was recorded, {shown[1]} now"
 
 
 def _shown(value: object, other: object) -> str:
     """A value for a message: of long texts the part around the first different character."""
     if not isinstance(value, str):
-        return repr(value)
+        return orjson.dumps(value).decode()
     place = 0
     if isinstance(other, str):
         pairs = zip(value, other, strict=False)

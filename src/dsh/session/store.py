@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from dsh.catalog.records import SessionHeader
-    from dsh.hooks import AnyDurable, EffectHandle, Logged, Scope
+    from dsh.hooks import EffectHandle, Scope
     from dsh.session.log import Session
     from dsh.wire import StoredEvent
 
@@ -144,7 +144,7 @@ class Sessions:
         async def flush() -> None:
             await self._core.parallel(session_events.Flush(session=session))
 
-        session.go_live(scope=scope, publish=self._publish, flush=flush)
+        session.go_live(scope=scope, publish=self._core.publish, flush=flush)
         return lambda: self._detach(entry)
 
     def announce(self, session: Session) -> None:
@@ -167,9 +167,6 @@ class Sessions:
         """Detach every session, newest first."""
         for entry in reversed(tuple(self._entries.values())):
             self._detach(entry)
-
-    def _publish(self, logged: Logged[AnyDurable]) -> None:
-        self._core.publish(logged)
 
     def _detach(self, entry: _Entry) -> None:
         if entry.leaving:

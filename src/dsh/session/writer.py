@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from dsh.errors import InvariantError, SessionClosed, StorageFailed
+from dsh.kernel import Exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,12 +74,13 @@ class LogWriter:
         self._encoded: list[bytes | None] = []
         self._sink: LogSink | None = None
         self._keeping = True
-        self._closed = False
+        #: True from the first `aclose` on; the session refuses appends then. Read only.
+        self.closed = False
         self._failure: Exception | None = None
         self._wake = trio.Event()
         self._dirty = trio.Event()
-        self._writing = trio.Lock()
-        self._syncing = trio.Lock()
+        self._writing = Exclusive()
+        self._syncing = Exclusive()
         # Counts of writes: a sync covers the writes that were counted when it began.
         self._written = 0
         self._synced = 0
@@ -87,11 +89,6 @@ class LogWriter:
     def attached(self) -> bool:
         """Whether a store's handle is attached."""
         return self._sink is not None
-
-    @property
-    def closed(self) -> bool:
-        """True from the first `aclose` on; the session refuses appends then."""
-        return self._closed
 
     @property
     def pending(self) -> int:
@@ -127,7 +124,7 @@ class LogWriter:
 
     def attach(self, sink: LogSink) -> None:
         """Make `sink` the place of everything appended from now on. The writer closes it."""
-        if self._sink is not None or not self._keeping or self._closed:
+        if self._sink is not None or not self._keeping or self.closed:
             raise InvariantError(f"session {self._session_id} cannot take another store")
         self._sink = sink
         # What was written through the handle before it became ours may be unsynced too.
@@ -141,7 +138,7 @@ class LogWriter:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sync_now_and_then)
-            while not self._closed:
+            while not self.closed:
                 await self._wake.wait()
                 await trio.sleep(GATHER_SECONDS)
                 self._wake = trio.Event()
@@ -181,7 +178,7 @@ class LogWriter:
         Raises StorageFailed when the rest could not be stored; the handle is closed all the same.
         Shielded: a cancelled caller gets its cancellation after the log is safe.
         """
-        self._closed = True
+        self.closed = True
         self._wake.set()
         sink = self._sink
         if sink is None:
@@ -196,7 +193,7 @@ class LogWriter:
 
     def refuse_if_closed(self) -> None:
         """Raise SessionClosed once the write path is closed."""
-        if self._closed:
+        if self.closed:
             raise SessionClosed(
                 f"the write path of session {self._session_id} is closed; the last place that may "
                 "log is a callback given to `ctx.on_drain`"

@@ -7,18 +7,23 @@ tool runs. It changes neither requests nor results.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
 
 from attrs import frozen
+from typing_extensions import override
 
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
+from dsh.catalog.records import StreamChunk
 from dsh.kernel import required
 from dsh.session import SESSIONS, Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
 
     from dsh.hooks import StreamNext, live
 
@@ -32,6 +37,42 @@ class Deps:
     sessions: Sessions = required(SESSIONS)
 
 
+@final
+class _AfterSync(AbstractAsyncContextManager[AsyncIterator[StreamChunk]]):
+    """The rest of the chain, entered once the log is safe.
+
+    A class and no generator: every network read of a reply goes through what is open here.
+    """
+
+    __slots__ = ("_call_next", "_inner", "_sync")
+
+    def __init__(
+        self, sync: Callable[[], Awaitable[None]], call_next: StreamNext[StreamChunk]
+    ) -> None:
+        self._sync: Final = sync
+        self._call_next: Final = call_next
+        self._inner: AbstractAsyncContextManager[AsyncIterator[StreamChunk]] | None = None
+
+    @override
+    async def __aenter__(self) -> AsyncIterator[StreamChunk]:
+        await self._sync()
+        inner = self._call_next()
+        chunks = await inner.__aenter__()
+        self._inner = inner
+        return chunks
+
+    @override
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            await inner.__aexit__(kind, error, trace)
+
+
 @plugin(name="checkpoint", deps=Deps)
 async def checkpoint(ctx: Context, _config: None, deps: Deps) -> None:
     """Sync before a request leaves and before a tool body runs."""
@@ -43,13 +84,10 @@ async def checkpoint(ctx: Context, _config: None, deps: Deps) -> None:
 
     # Outermost: what other listeners put around the request or the body comes after the sync.
     @ctx.on(ev.llm.STREAM, prepend=True)
-    @asynccontextmanager
-    async def before_request(
+    def before_request(
         stream: ev.llm.Stream, call_next: StreamNext[ev.records.StreamChunk]
-    ) -> AsyncGenerator[AsyncIterator[ev.records.StreamChunk], None]:
-        await sync(stream.request.session_id)
-        async with call_next() as chunks:
-            yield chunks
+    ) -> _AfterSync:
+        return _AfterSync(partial(sync, stream.request.session_id), call_next)
 
     @ctx.on(ev.tools.EXECUTE, prepend=True)
     async def before_body(

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import errno
 import os
+import time
+import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 import trio
 from typing_extensions import override
 
 from dsh.errors import InvalidAppend, SessionBusy, SessionClosed, StorageFailed
+from dsh.kernel import Exclusive
 from dsh.seams.persistence import WriteHandle
-from dsh.wire import Unwritable, encode_header, encode_rows, refuse_unreadable
+from dsh.wire import Unwritable, encode_header, encode_rows, refuse_unreadable, seal_row
+from dsh_plugins.session_jsonl.blobs import BLOB_BYTES, Blobs
 from dsh_plugins.session_jsonl.reading import read_log
+from dsh_plugins.session_jsonl.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +39,9 @@ __all__ = ["JsonlHandle"]
 
 #: Larger batches are written by a worker thread; smaller ones cost less than handing them over.
 INLINE_BYTES: Final = 64 * 1024
+#: A write that took longer was not a copy into memory: the next ones go to a worker thread, until
+#: one of them is quick again.
+SLOW_SECONDS: Final = 0.005
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -52,6 +61,7 @@ class JsonlHandle(WriteHandle):
         self._disk: Final = disk
         self._path: Final = path
         self._draft: Final = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._blobs: Final = Blobs(disk, path)
         self._lock: Final = lock
         self._header: Final = header
         self._opened: ReadLog | None = found
@@ -63,12 +73,15 @@ class JsonlHandle(WriteHandle):
         #: Where the next row goes. What the file has beyond it is a torn end, cut off first.
         self._length = 0 if found is None else found.good
         self._size = self._length
+        #: Checksum of the lines since the newest seal; the next sync seals them.
+        self._crc = 0 if found is None else found.crc
         #: Rows since the last sync. A failed sync may have dropped them from the system's memory.
         self._unsynced: list[tuple[int, bytes]] = []
         self._sync_failed = False
+        self._slow = False
         self._unsynced_folders: list[Path] = []
-        self._writing: Final = trio.Lock()
-        self._syncing: Final = trio.Lock()
+        self._writing: Final = Exclusive()
+        self._syncing: Final = Exclusive()
         if found is not None:
             self._fd = disk.open(path, os.O_RDWR | os.O_CLOEXEC)
             self._size = disk.stat(self._fd).st_size
@@ -91,7 +104,9 @@ class JsonlHandle(WriteHandle):
             if self._fd < 0:
                 return ()
             data = await trio.to_thread.run_sync(self._disk.read, self._path)
-            found = read_log(data, path=str(self._path), session_id=self._header.id)
+            found = read_log(
+                data, path=str(self._path), session_id=self._header.id, blobs=self._blobs
+            )
         refuse_unreadable(found.events, session=self._header.id)
         return found.events
 
@@ -105,12 +120,14 @@ class JsonlHandle(WriteHandle):
             if not events:
                 return
             rows = self._rows(events, encoded)
+            if len(rows) > BLOB_BYTES:
+                rows = await self._without_large_payloads(rows)
             if self._fd < 0:
                 await trio.to_thread.run_sync(self._publish, rows)
-            elif len(rows) <= INLINE_BYTES:
-                self._write(rows)
+            elif len(rows) <= INLINE_BYTES and not self._slow:
+                self._write_timed(rows)
             else:
-                await trio.to_thread.run_sync(self._write, rows)
+                await trio.to_thread.run_sync(self._write_timed, rows)
             self._next_seq += len(events)
             self._last = events[-1]
 
@@ -118,6 +135,7 @@ class JsonlHandle(WriteHandle):
     async def flush(self) -> None:
         if self._closed:
             raise SessionClosed(f"the write handle of session {self._header.id!r} is closed")
+        await self._seal()
         async with self._syncing:
             await self._sync()
 
@@ -128,7 +146,9 @@ class JsonlHandle(WriteHandle):
         self._closed = True
         with trio.CancelScope(shield=True):
             try:
-                async with self._writing, self._syncing:
+                with suppress(SessionBusy):  # somebody else's log now: nothing of ours to seal
+                    await self._seal()
+                async with self._syncing:
                     await self._sync()
             finally:
                 fd, self._fd = self._fd, -1
@@ -148,6 +168,17 @@ class JsonlHandle(WriteHandle):
         except Unwritable as error:
             raise InvalidAppend(f"session {self._header.id!r}: {error}") from error
 
+    async def _without_large_payloads(self, rows: bytes) -> bytes:
+        try:
+            return await in_thread(self._blobs.spilled, rows)
+        except OSError as error:
+            raise self._failed("write", error) from error
+
+    def _write_timed(self, rows: bytes) -> None:
+        started = time.perf_counter()
+        self._write(rows)
+        self._slow = time.perf_counter() - started > SLOW_SECONDS and len(rows) <= INLINE_BYTES
+
     def _write(self, rows: bytes) -> None:
         """Put rows at the end, whole or not at all. Runs where it is called."""
         try:
@@ -162,6 +193,18 @@ class JsonlHandle(WriteHandle):
         self._unsynced.append((self._length, rows))
         self._length += len(rows)
         self._size = self._length
+        self._crc = zlib.crc32(rows, self._crc)
+
+    async def _seal(self) -> None:
+        """Seal what no seal covers yet: what will be acknowledged can be proved later."""
+        async with self._writing:
+            if self._fd < 0 or not self._crc:
+                return
+            if self._slow:
+                await in_thread(self._write, seal_row(self._crc))
+            else:
+                self._write(seal_row(self._crc))
+            self._crc = 0
 
     def _write_at(self, fd: int, rows: bytes, at: int) -> None:
         view = memoryview(rows)
@@ -218,6 +261,7 @@ class JsonlHandle(WriteHandle):
         self._drop_draft()
         self._fd = fd
         self._length = self._size = len(data)
+        self._crc = zlib.crc32(data)
 
     def _give_name(self) -> None:
         try:
@@ -240,7 +284,7 @@ class JsonlHandle(WriteHandle):
             return
         rows = self._unsynced[:]
         try:
-            await trio.to_thread.run_sync(self._sync_now, rows if self._sync_failed else [])
+            await in_thread(self._sync_now, rows if self._sync_failed else [])
         except OSError as error:
             self._sync_failed = True
             raise self._failed("sync", error) from error

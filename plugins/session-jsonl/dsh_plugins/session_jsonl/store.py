@@ -22,6 +22,7 @@ from dsh.seams.persistence import (
     StoredLog,
     WriteHandle,
 )
+from dsh_plugins.session_jsonl.blobs import Blobs
 from dsh_plugins.session_jsonl.disk import Disk
 from dsh_plugins.session_jsonl.handle import JsonlHandle
 from dsh_plugins.session_jsonl.places import Places, encoded_id
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dsh.catalog.records import SessionHeader
+    from dsh_plugins.session_jsonl.reading import ReadLog
 
 __all__ = ["JsonlStore"]
 
@@ -99,7 +101,7 @@ class JsonlStore(SessionPersistence):
         lock = self._lock(session_id)
         try:
             path = self._find(session_id)
-            found = read_log(self._bytes(path), path=str(path), session_id=session_id)
+            found = self._read_log(path, session_id)
             return JsonlHandle(self._disk, path, lock, header=found.header, found=found)
         except OSError as error:
             lock.release()
@@ -110,14 +112,27 @@ class JsonlStore(SessionPersistence):
 
     def _read(self, session_id: str, from_seq: int) -> StoredLog:
         path = self._find(session_id)
-        found = read_log(self._bytes(path), path=str(path), session_id=session_id)
+        found = self._read_log(path, session_id)
         return StoredLog(
             header=found.header, events=found.events[from_seq:], torn=found.torn, path=str(path)
         )
 
     def _recover(self, session_id: str) -> Recovered:
         path = self._find(session_id)
-        return recover_log(self._bytes(path), path=str(path), session_id=session_id)
+        return recover_log(
+            self._bytes(path),
+            path=str(path),
+            session_id=session_id,
+            blobs=Blobs(self._disk, path),
+        )
+
+    def _read_log(self, path: Path, session_id: str) -> ReadLog:
+        return read_log(
+            self._bytes(path),
+            path=str(path),
+            session_id=session_id,
+            blobs=Blobs(self._disk, path),
+        )
 
     def _remove(self, session_id: str) -> None:
         self._find(session_id)
@@ -127,6 +142,7 @@ class JsonlStore(SessionPersistence):
             self._disk.unlink(path)
             for draft in path.parent.glob(f".{path.name}.*.tmp"):
                 self._disk.unlink(draft)  # of a process that died before its first row
+            Blobs(self._disk, path).remove()
             path.parent.rmdir()
         except OSError as error:
             raise _unreachable(session_id, error) from error

@@ -1,0 +1,184 @@
+"""The write handle of one log in the database: a batch is one transaction, or nothing.
+
+What comes in: committed events in seq order. What goes out: rows, synced when asked. A log whose
+stored end is not where this handle left it is never written. The handle owns the id's lock and
+gives it back in `aclose`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+from attrs import frozen
+from typing_extensions import override
+
+from dsh.errors import InvalidAppend, SessionBusy, SessionClosed, SessionExists
+from dsh.seams.persistence import WriteHandle
+from dsh.wire import Unwritable, encode_header, encode_rows, refuse_unreadable
+from dsh_plugins.session_sqlite.database import number
+from dsh_plugins.session_sqlite.rows import proof_of, rows_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from dsh.catalog.records import SessionHeader
+    from dsh.seams.ownership import SessionLock
+    from dsh.wire import StoredEvent, StoredLog
+    from dsh_plugins.session_sqlite.database import Database
+
+__all__ = ["Engine", "SqliteHandle"]
+
+
+@frozen(slots=True, eq=False)
+class Engine:
+    """What the handles of a store share: the database, its one worker thread, the clock."""
+
+    database: Database
+    run: Callable[[Callable[[], None]], Awaitable[None]]
+    read: Callable[[str], Awaitable[StoredLog]]
+    now_ms: Callable[[], int]
+
+
+@final
+class SqliteHandle(WriteHandle):
+    """Made by the store: for a new log without a `key`, else for the one that has it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        lock: SessionLock,
+        header: SessionHeader,
+        *,
+        key: int | None = None,
+        found: StoredLog | None = None,
+    ) -> None:
+        self._engine: Final = engine
+        self._lock: Final = lock
+        self._header: Final = header
+        self._key = key
+        self._opened = found
+        events = () if found is None else found.events
+        self._next_seq = len(events)
+        self._last: StoredEvent | None = events[-1] if events else None
+        self._unsynced = False
+        self._closed = False
+        self._writing: Final = trio.Lock()
+
+    @property
+    @override
+    def header(self) -> SessionHeader:
+        return self._header
+
+    @property
+    @override
+    def next_seq(self) -> int:
+        return self._next_seq
+
+    @override
+    async def read_log(self) -> tuple[StoredEvent, ...]:
+        # What `open` has read is given out once, not kept for as long as the session lives.
+        found, self._opened = self._opened, None
+        if self._key is None:
+            return ()
+        if found is None or len(found.events) != self._next_seq:
+            found = await self._engine.read(self._header.id)
+        refuse_unreadable(found.events, session=self._header.id)
+        return found.events
+
+    @override
+    async def append(
+        self, events: Sequence[StoredEvent], *, encoded: Sequence[bytes | None] | None = None
+    ) -> None:
+        self._refuse_if_closed()
+        async with self._writing:
+            if not events:
+                return
+            lines = self._lines(events, encoded)
+            await self._engine.run(lambda: self._store(events, lines))
+
+    @override
+    async def flush(self) -> None:
+        self._refuse_if_closed()
+        async with self._writing:
+            await self._sync()
+
+    @override
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with trio.CancelScope(shield=True):
+            try:
+                async with self._writing:
+                    await self._sync()
+            finally:
+                self._lock.release()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise SessionClosed(f"the write handle of session {self._header.id!r} is closed")
+
+    def _lines(
+        self, events: Sequence[StoredEvent], encoded: Sequence[bytes | None] | None
+    ) -> bytes:
+        for seq, event in enumerate(events, start=self._next_seq):
+            if event.seq != seq:
+                raise InvalidAppend(
+                    f"session {self._header.id!r} got seq {event.seq} where {seq} is due"
+                )
+        try:
+            return encode_rows(events, encoded=encoded, before=self._last)
+        except Unwritable as error:
+            raise InvalidAppend(f"session {self._header.id!r}: {error}") from error
+
+    def _store(self, events: Sequence[StoredEvent], lines: bytes) -> None:
+        rows = rows_of(self._header.id, lines, self._next_seq)
+        with self._engine.database.writing() as db:
+            key = self._made(db) if self._key is None else self._checked(db, self._key)
+            db.executemany(
+                "INSERT INTO lines (session, seq, line, proof) VALUES (?, ?, ?, ?)",
+                ((key, *row) for row in rows),
+            )
+            db.execute(
+                "UPDATE sessions SET events = ?, bytes = bytes + ?, revision = revision + 1,"
+                " modified_ms = ? WHERE key = ?",
+                (self._next_seq + len(events), len(lines), self._engine.now_ms(), key),
+            )
+        # Here, not after the await: whoever is cancelled meanwhile must find what is true.
+        self._key = key
+        self._next_seq += len(events)
+        self._last = events[-1]
+        self._unsynced = True
+
+    def _made(self, db: sqlite3.Connection) -> int:
+        header = encode_header(self._header)
+        session_id = self._header.id
+        taken = db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone()
+        if taken is not None:
+            raise SessionExists(f"a session {session_id!r} is stored already; resume it")
+        made = db.execute(
+            "INSERT INTO sessions (id, header, proof, events, bytes, synced, revision, modified_ms)"
+            " VALUES (?, ?, ?, 0, ?, 0, 0, 0)",
+            (session_id, header.decode(), proof_of(session_id, header), len(header) + 1),
+        )
+        return number(made.lastrowid)
+
+    def _checked(self, db: sqlite3.Connection, key: int) -> int:
+        row: tuple[object, ...] | None = db.execute(
+            "SELECT events FROM sessions WHERE key = ?", (key,)
+        ).fetchone()
+        if row is None or row[0] != self._next_seq:
+            what = "was deleted" if row is None else f"has {row[0]} events, not {self._next_seq}"
+            raise SessionBusy(
+                f"session {self._header.id!r} {what}: somebody else changed it while it was open "
+                "here; nothing was written. Resume it to go on"
+            )
+        return key
+
+    async def _sync(self) -> None:
+        key = self._key
+        if key is not None and self._unsynced:
+            await self._engine.run(lambda: self._engine.database.sync(key))
+            self._unsynced = False

@@ -1,0 +1,102 @@
+"""The judge of the kills: what was told and is not in the log is a loss, and it says which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+from attrs import evolve
+
+from dsh.session import derive
+from dsh.testing import LogWriting, RecordedRequest
+from dsh.testing.logs import header
+from dsh.testing.losses import Found, Kills
+from dsh.wire import StoredLog, encode_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECOND = 1_000_000_000
+
+
+def writing() -> LogWriting:
+    """A turn in the middle of its second step."""
+    log = LogWriting()
+    log.turn_start()
+    log.step_start()
+    log.user("go")
+    log.reply("marking", calls=("c1",))
+    log.call("c1")
+    log.result("c1")
+    log.step_end()
+    log.step_start()
+    log.chunks("w0. ", "w1. ", "w2. ")
+    return log
+
+
+def stored(log: LogWriting, count: int | None = None) -> StoredLog:
+    return StoredLog(header=header(), events=tuple(log.session.events)[:count])
+
+
+def request(*texts: str) -> RecordedRequest:
+    body = orjson.dumps({"messages": [{"role": "user", "content": text} for text in texts]})
+    return RecordedRequest(method="POST", path="/", headers={}, body=body, connection=1)
+
+
+def found(
+    log: LogWriting,
+    *,
+    effects: Sequence[bytes] = (b"c1",),
+    shown: Sequence[tuple[int, bytes]] = ((SECOND, b"w0. w1. "), (2 * SECOND, b"w2. ")),
+    requests: Sequence[RecordedRequest] | None = None,
+) -> Found:
+    sent = (request("go"), request("go", "marking", "done"))
+    return Found(
+        client=[encode_line(event) for event in log.session.events],
+        effects=effects,
+        shown=shown,
+        requests=sent if requests is None else requests,
+        killed_ns=3 * SECOND,
+    )
+
+
+def told(given: Found, log: StoredLog) -> str:
+    return "; ".join(given.missing_in(log, Kills()))
+
+
+def test_a_log_that_explains_everything_has_no_losses() -> None:
+    log = writing()
+    assert len(derive(log.session.events)) == 3
+    assert told(found(log), stored(log)) == ""
+    again = (request("go"), request("go"), request("go", "marking", "done"))
+    assert told(found(log, requests=again), stored(log)) == "", "a request that was tried again"
+
+
+def test_every_kind_of_loss_is_told() -> None:
+    log = writing()
+    last = log.session.next_seq - 1
+    text = told(found(log), stored(log, last))
+    assert f"the client saw seq {last}" in text
+    assert "text shown 1000.0 ms before the kill is not in the log" in text
+    late = ((SECOND, b"w0. w1. "), (3 * SECOND - 5_000_000, b"w2. "))
+    kills = Kills()
+    only = evolve(found(log, shown=late), client=())
+    assert only.missing_in(stored(log, last), kills) == []
+    assert kills.ahead_ms == 5.0
+    stalled = evolve(found(log, shown=((SECOND, b"w0. w1. w2. "),)), words=80)
+    assert "text shown" not in told(stalled, stored(log, last)), "it showed nothing more either"
+    went_on = evolve(found(log), words=80, shown=((SECOND, b"w0. w1. w2. "), (2 * SECOND, b"w3. ")))
+    assert "text shown 1000.0 ms" in told(went_on, stored(log, last))
+    assert "call b'c9' ran" in told(found(log, effects=[b"c9"]), stored(log))
+    assert "call b'c1' ran" in told(found(log), stored(log, 4))
+    other = (request("go"), request("go", "something else"))
+    assert "request 2 left" in told(found(log, requests=other), stored(log))
+    assert found(log).without_log() == [f"no log, but {last + 1 + 1 + 2} things were told"]
+
+
+def test_a_changed_event_is_a_loss_too() -> None:
+    log, other = writing(), writing()
+    changed = evolve(other.session.events[2], time=77)
+    events = (*other.session.events[:2], changed, *other.session.events[3:])
+    text = told(found(log), StoredLog(header=header(), events=events))
+    assert text == "the client saw seq 2, which the log has not like that"
