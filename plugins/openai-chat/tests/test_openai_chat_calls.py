@@ -17,8 +17,8 @@ from dsh.catalog.records import (
 )
 from dsh.errors import LlmError
 from dsh.llm import Assembler, grammar_fault
+from dsh.llm.http import EventFramer
 from dsh.testing import delta
-from dsh_plugins.openai_chat.framing import EventFramer
 from dsh_plugins.openai_chat.reply import ReplyDecoder
 
 if TYPE_CHECKING:

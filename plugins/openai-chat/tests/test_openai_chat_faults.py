@@ -113,6 +113,17 @@ async def test_every_break_is_a_classified_failure_and_the_next_call_works(
             assert (await answered(chat)).blocks() == (TextBlock(text="all is well"),)
 
 
+@pytest.mark.holds("case-038", "LM10")
+async def test_a_refusal_names_the_wait_that_the_server_asks_for(open_chat: OpenChat) -> None:
+    limited = error_reply(
+        429, {"error": {"message": "slow"}}, headers=(("retry-after", "1382400"),)
+    )
+    async with open_model_server([limited]) as server, open_chat(server.base_url) as chat:
+        error = await failure(chat)
+    assert "it asks to wait 1382400 s" in str(error)
+    assert error.retry_after_ms == 1_382_400_000
+
+
 async def test_comments_count_as_life_and_a_slow_consumer_does_not_count(
     open_chat: OpenChat,
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.errors import LlmError
-from dsh_plugins.openai_chat.framing import EventFramer
+from dsh.llm.http import EventFramer
 
 
 def framed(*reads: bytes, limit: int | None = None) -> list[bytes]:

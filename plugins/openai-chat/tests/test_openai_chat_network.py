@@ -9,8 +9,8 @@ import pytest
 from typing_extensions import override
 
 from dsh.errors import LlmError
+from dsh.llm.http import Pools, proxy_for
 from dsh.seams.environ import Environ
-from dsh_plugins.openai_chat.network import new_client, proxy_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,10 +68,13 @@ async def test_the_environment_of_the_process_itself_is_not_read(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
-    client = new_client(Variables({}), "test")
-    assert not client.trust_env
-    assert not client.follow_redirects
-    await client.aclose()
+    pools = Pools(Variables({}))
+    # Neither "the proxy" nor the certificates are asked: the connection itself is refused.
+    for url in ("http://127.0.0.1:9/", "https://127.0.0.1:9/"):
+        with pytest.raises(httpx.ConnectError):
+            await pools.handle_async_request(httpx.Request("GET", url))
+    assert proxy_for(httpx.URL("http://api.example.com/"), Variables({})) is None
+    await pools.aclose()
 
 
 @pytest.mark.parametrize(
@@ -85,12 +88,12 @@ async def test_the_environment_of_the_process_itself_is_not_read(
 async def test_an_unusable_way_out_is_said_without_its_password(
     url: str, variables: dict[str, str], words: str
 ) -> None:
-    client = new_client(Variables(variables), "test")
+    pools = Pools(Variables(variables))
     with pytest.raises(LlmError, match=words) as caught:
-        await client.get(url)
+        await pools.handle_async_request(httpx.Request("GET", url))
     assert caught.value.code == "INVALID_REQUEST"
     assert "hush" not in str(caught.value)
-    await client.aclose()
+    await pools.aclose()
 
 
 async def test_tls_is_set_up_only_for_https(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +105,11 @@ async def test_tls_is_set_up_only_for_https(monkeypatch: pytest.MonkeyPatch) -> 
         return original(trust_env=trust_env)
 
     monkeypatch.setattr(httpx, "create_ssl_context", counted)
-    client = new_client(Variables({}), "test")
+    pools = Pools(Variables({}))
     with pytest.raises(httpx.ConnectError):
-        await client.get("http://127.0.0.1:9/")
+        await pools.handle_async_request(httpx.Request("GET", "http://127.0.0.1:9/"))
     assert made == []
     with pytest.raises(httpx.ConnectError):
-        await client.get("https://127.0.0.1:9/")
+        await pools.handle_async_request(httpx.Request("GET", "https://127.0.0.1:9/"))
     assert made == ["context"]
-    await client.aclose()
+    await pools.aclose()

@@ -28,6 +28,7 @@ from dsh.llm.routes import Registration
 from dsh.llm.wording import classify
 
 if TYPE_CHECKING:
+    from dsh.llm import http
     from dsh.llm.script import Script, ScriptedCall, ScriptEntry, parse_script, read_script
     from dsh.llm.scripted import ScriptedModel, chunks_of
 
@@ -55,6 +56,7 @@ __all__ = [
     "error_facts",
     "failure_of",
     "grammar_fault",
+    "http",
     "llm_plugin",
     "map_chunks",
     "parse_script",
@@ -79,6 +81,9 @@ if not TYPE_CHECKING:
     )
 
     def __getattr__(name: str) -> object:
+        if name == "http":
+            # Likewise: only adapters of servers pay for the HTTP library.
+            return import_module("dsh.llm.http")
         if name not in _SCRIPTED:
             raise AttributeError(f"module 'dsh.llm' has no attribute {name!r}")
         value: object = getattr(import_module("dsh.llm.scripted"), name)

@@ -42,8 +42,18 @@ class Shell(ABC):
     """Runs command lines for tools."""
 
     @abstractmethod
-    async def run(self, command: str, *, cwd: str, timeout: float) -> ShellResult:  # noqa: ASYNC109 - the deadline is the command's, and the result tells of it
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        timeout: float,  # noqa: ASYNC109 - the deadline is the command's, and the result tells of it
+        owner: str | None = None,
+    ) -> ShellResult:
         """Run `command` in `cwd`, at most `timeout` seconds, without input.
+
+        `owner` names the session it is for; a provider may keep a shell for each, which then is
+        where the session's last command left it.
 
         Raises ToolError: the directory or the shell cannot be used. Cancelled: the command's whole
         process group is ended and waited for before `Cancelled` goes on.

@@ -79,6 +79,18 @@ class UsageTotals:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
+    def plus(self, other: UsageTotals) -> UsageTotals:
+        """The sum of both."""
+        return UsageTotals(
+            attempts=self.attempts + other.attempts,
+            estimated_attempts=self.estimated_attempts + other.estimated_attempts,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
     @property
     def total_tokens(self) -> int:
         """Everything that was read and written."""
@@ -97,12 +109,25 @@ class UsageTotals:
 
 @frozen(kw_only=True, slots=True)
 class UsageReport:
-    """What a session has cost: in all, in its newest turn, and for each provider."""
+    """What a session has cost: in all, in its newest turn, and by route (provider and model)."""
 
     session: UsageTotals = field(factory=UsageTotals)
     turn: UsageTotals = field(factory=UsageTotals)
     turn_number: int = 0
-    providers: Mapping[str, UsageTotals] = field(factory=dict)
+    routes: Mapping[tuple[str, str], UsageTotals] = field(
+        factory=dict[tuple[str, str], UsageTotals]
+    )
+    turn_routes: Mapping[tuple[str, str], UsageTotals] = field(
+        factory=dict[tuple[str, str], UsageTotals]
+    )
+
+    @property
+    def providers(self) -> Mapping[str, UsageTotals]:
+        """The session's sums by provider."""
+        found: dict[str, UsageTotals] = {}
+        for (provider, _), totals in self.routes.items():
+            found[provider] = found.get(provider, UsageTotals()).plus(totals)
+        return found
 
 
 class TokenMeter(ABC):

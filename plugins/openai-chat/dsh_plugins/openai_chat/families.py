@@ -41,6 +41,7 @@ class Family:
     `reasoning_effort`. `passback`: which reasoning of earlier replies goes back, in
     `reasoning_field`: servers that need it refuse a history without it, others refuse it.
     `done_required`: a reply with its finish reason, but no `[DONE]`, counts as cut off.
+    `context_window`: of models the profile says nothing of, in tokens.
     """
 
     base_url: str | None = None
@@ -53,11 +54,13 @@ class Family:
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     done_required: bool = False
+    context_window: int | None = None
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "generic": Family(),
     "deepseek": Family(
+        context_window=131_072,
         base_url="https://api.deepseek.com",
         base_url_env="DEEPSEEK_BASE_URL",
         api_key_env="DEEPSEEK_API_KEY",

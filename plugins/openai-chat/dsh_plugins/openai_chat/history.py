@@ -5,7 +5,8 @@ not change within a series come first and the messages last, so that each body b
 previous one up to its end, and a server's prefix cache sees it.
 
 The cache holds no message alive and goes by identity: a message is immutable, so its encoding is
-the same whenever it is made. A body made with the cache equals one made without, byte for byte.
+the same whenever it is made. Within a series the joined bytes are kept, too, so that a request
+costs what it adds. A body made with the caches equals one made without, byte for byte.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dsh.catalog.records import (
 )
 from dsh.errors import LlmError
 from dsh.llm import WeakIdentityMap
+from dsh_plugins.openai_chat.series import JoinedSeries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,6 +53,7 @@ class BodyEncoder:
     def __init__(self, server: Server) -> None:
         self._server: Final = server
         self._messages: Final[WeakIdentityMap[Message, bytes]] = WeakIdentityMap()
+        self._series: Final = JoinedSeries(self.encoded)
         self._tools: Final[WeakIdentityMap[ToolSchema, bytes]] = WeakIdentityMap()
 
     def body(self, request: LlmRequest) -> bytes:
@@ -58,12 +61,12 @@ class BodyEncoder:
 
         Raises LlmError UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT or INVALID_REQUEST.
         """
-        # An empty encoding is a message that has nothing to say on the wire.
-        messages = [encoded for encoded in map(self.encoded, request.messages) if encoded]
+        messages = self._series.joined(request.session_id, request.messages)
         if request.system is not None:
             role = self._server.habits.system_role
-            messages.insert(0, _dump({"role": role, "content": request.system}))
-        return b"".join((self._head(request), b',"messages":[', b",".join(messages), b"]}"))
+            system = _dump({"role": role, "content": request.system})
+            messages = b",".join((system, messages)) if messages else system
+        return b"".join((self._head(request), b',"messages":[', messages, b"]}"))
 
     def _head(self, request: LlmRequest) -> bytes:
         habits = self._server.habits

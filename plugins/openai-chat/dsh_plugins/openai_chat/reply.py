@@ -64,12 +64,18 @@ class ReplyDecoder:
     """The state of one reply. `done` is true once `[DONE]` was seen.
 
     `scrub` takes secrets out of a server's words before they become a failure's message.
+    `done_required`: a reply that has its finish reason and no `[DONE]` counts as cut off.
     """
 
     def __init__(
-        self, out: deque[StreamChunk], scrub: Callable[[str], str] = lambda text: text
+        self,
+        out: deque[StreamChunk],
+        scrub: Callable[[str], str] = lambda text: text,
+        *,
+        done_required: bool = True,
     ) -> None:
         self.done = False
+        self._done_required: Final = done_required
         self._scrub: Final = scrub
         self._out: Final = out
         self._blocks = 0
@@ -82,10 +88,16 @@ class ReplyDecoder:
         self._reason = ""
         self._usage: JsonValue = None
 
-    @property
-    def has_reason(self) -> bool:
-        """Whether the server said why the reply ends."""
-        return bool(self._reason)
+    def complete_at(self, tail: bytes) -> bool:
+        """Whether a body that ends with this unfinished event is a whole reply."""
+        return tail.strip() == DONE or (bool(self._reason) and not self._done_required)
+
+    def take_whole(self, value: JsonValue) -> bool:
+        """Take a completion that came without streaming. False: it is none."""
+        if not isinstance(value, dict) or not (value.get("choices") or value.get("error")):
+            return False
+        self.take(value)
+        return True
 
     def decode(self, data: bytes) -> None:
         """Take one event. Raises LlmError MALFORMED_RESPONSE, or the server's own error."""
@@ -93,8 +105,8 @@ class ReplyDecoder:
             value: JsonValue = orjson.loads(data)
         except orjson.JSONDecodeError:
             self._decode_odd(data)
-        else:
-            self.take(value)
+            return
+        self.take(value)
 
     def _decode_odd(self, data: bytes) -> None:
         if data.strip() == DONE:
@@ -138,7 +150,13 @@ class ReplyDecoder:
         if not isinstance(delta, dict):
             delta = choice.get("message")
         if isinstance(delta, dict):
-            self._take_delta(delta)
+            content = delta.get("content")
+            if content.__class__ is str and content and len(delta) == 1 and self._text_index >= 0:
+                # The shape of nearly every chunk of a reply; the same as `_take_delta` does.
+                self._texts.append(content)
+                self._out.append(TextDeltaChunk(index=self._text_index, text=content))
+            else:
+                self._take_delta(delta)
         if choice.get("error"):
             raise _in_band(choice)
         reason = choice.get("finish_reason")
@@ -148,11 +166,6 @@ class ReplyDecoder:
 
     def _take_delta(self, delta: dict[str, JsonValue]) -> None:
         content = delta.get("content")
-        if len(delta) == 1 and isinstance(content, str):
-            # The shape of nearly every chunk of a reply.
-            if content:
-                self._say(content)
-            return
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if thought and isinstance(thought, str):
             self._think(thought)

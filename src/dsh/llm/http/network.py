@@ -1,8 +1,8 @@
-"""Connections: one client for one adapter, with the proxies and certificates of the environment.
+"""Ways out: connection pools for one adapter, with the proxies and certificates of the environment.
 
-What comes in: the ENVIRON seam, and requests. What goes out: an httpx client that keeps
-connections alive, never retries, never follows a redirect, never sends a cookie, and reads no
-environment of its own. Loopback addresses are never proxied. TLS is set up when the first https
+What comes in: the ENVIRON seam, and requests. What goes out: responses over connections that are
+kept alive; nothing retries, follows a redirect, keeps a cookie, or reads an environment of its
+own. Loopback addresses are never proxied. TLS is set up when the first https
 request asks for it, because loading certificates costs more than a whole local reply.
 """
 
@@ -10,43 +10,29 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Final
 
 import httpx
 from typing_extensions import override
 
 from dsh.errors import LlmError
+from dsh.llm.http.handshakes import ClosingBackend
 
 if TYPE_CHECKING:
     from dsh.seams.environ import Environ
 
-__all__ = ["new_client", "proxy_for"]
+__all__ = ["Pools", "proxy_for"]
 
 #: Longer than most tool calls between two steps, shorter than most servers keep a connection.
 KEEPALIVE_SECONDS: Final = 60.0
 
 
-def new_client(environ: Environ, user_agent: str) -> httpx.AsyncClient:
-    """A client for every server of one adapter. Its owner calls `aclose()`."""
-    client = httpx.AsyncClient(
-        transport=_Connections(environ),
-        trust_env=False,
-        follow_redirects=False,
-        headers={
-            "Accept": "text/event-stream",
-            # A compressed stream would be held back by proxies; it is decoded if it comes.
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-            "User-Agent": user_agent,
-        },
-    )
-    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    return client
+class Pools(httpx.AsyncBaseTransport):
+    """One pool for each way out: direct or through a proxy, plain or TLS. Made on first use.
 
-
-class _Connections(httpx.AsyncBaseTransport):
-    """One pool for each way out: direct or through a proxy, plain or TLS. Made on first use."""
+    Requests go to the transport itself: above it stand only cookies, redirects and credentials of
+    its own, none of which a model request may have. Its owner calls `aclose()`.
+    """
 
     def __init__(self, environ: Environ) -> None:
         self._environ: Final = environ
@@ -69,7 +55,7 @@ class _Connections(httpx.AsyncBaseTransport):
     def _pool(self, proxy: str | None, tls: bool) -> httpx.AsyncHTTPTransport:  # noqa: FBT001
         secure = tls or (proxy is not None and proxy.startswith("https:"))
         try:
-            return httpx.AsyncHTTPTransport(
+            made = httpx.AsyncHTTPTransport(
                 # A bare context trusts nobody, so a plain pool can never speak TLS by mistake.
                 verify=self._trust() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
                 http1=True,
@@ -90,6 +76,11 @@ class _Connections(httpx.AsyncBaseTransport):
                 "HTTPS_PROXY to an http:// address, or NO_PROXY to the server's host",
                 code="INVALID_REQUEST",
             ) from None
+        if secure:
+            # There is no public way to give a transport its backend.
+            pool = made._pool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            pool._network_backend = ClosingBackend()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return made
 
     def _trust(self) -> ssl.SSLContext:
         file, folder = self._environ.get("SSL_CERT_FILE"), self._environ.get("SSL_CERT_DIR")

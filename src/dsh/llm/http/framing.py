@@ -93,7 +93,7 @@ class EventFramer:
     def tail(self) -> bytes:
         """What is left at the end of the body: an event that was never ended by an empty line.
 
-        It counts as not received, except that a last `[DONE]` needs no empty line after it.
+        It counts as not received, unless the decoder knows it as the end of a reply.
         """
         line = b"".join(self._pending)
         data = list(self._data)

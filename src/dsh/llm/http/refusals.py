@@ -15,7 +15,9 @@ import orjson
 import trio
 
 from dsh.errors import LlmError
-from dsh.llm import classify, error_facts, retry_after_ms
+from dsh.llm.failure import error_facts
+from dsh.llm.retry_after import retry_after_ms
+from dsh.llm.wording import classify
 
 if TYPE_CHECKING:
     from dsh.hooks import JsonValue
@@ -82,8 +84,9 @@ def refusal(
     code = classify(status, facts.code, facts.message)
     words = _cut(facts.message or facts.code or "(no words)")
     wait = retry_after_ms(headers, now_ms)
+    asked = f"; it asks to wait {wait / 1000:.10g} s" if wait else ""
     return LlmError(
-        f"{where} answered {status}: {words}{_remedy(status, code, headers, secret)}",
+        f"{where} answered {status}: {words}{asked}{_remedy(status, code, headers, secret)}",
         code=code,
         status=status,
         retry_after_ms=wait or None,

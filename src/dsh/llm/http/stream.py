@@ -1,9 +1,10 @@
-"""One attempt on the wire: from the request's bytes to the queue of its chunks.
+"""One attempt over HTTP: from the request's bytes to the queue of its chunks.
 
 What comes in: a client, a prepared body with its headers, and how long to wait. What goes out: the
-chunks of the reply, as an async context manager over an async iterator. Leaving it closes the
-response at once; only after `[DONE]` it first reads on to the end of the body, for at most 0.25 s,
-because a connection whose body was not read to its end cannot be used again.
+chunks of the reply, as an async context manager over an async iterator. What an event means is the
+decoder's business. Leaving the stream closes the response at once; only after the reply's own end
+it first reads on to the end of the body, for at most 0.25 s, because a connection whose body was
+not read to its end cannot be used again.
 
 A class and no generator: nothing of ours is suspended across scopes. There is no checkpoint and no
 cancel scope per chunk: whatever one network read brought is decoded at once and handed out, and
@@ -17,7 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 import httpx
 import orjson
@@ -27,9 +28,9 @@ from typing_extensions import override
 
 from dsh.catalog.records import StreamChunk
 from dsh.errors import LlmError
-from dsh_plugins.openai_chat.body import Body
-from dsh_plugins.openai_chat.framing import LINE_MAX, EventFramer
-from dsh_plugins.openai_chat.refusals import (
+from dsh.llm.http.body import Body
+from dsh.llm.http.framing import LINE_MAX, EventFramer
+from dsh.llm.http.refusals import (
     BODY_MAX,
     BODY_SECONDS,
     broken_reply,
@@ -37,7 +38,6 @@ from dsh_plugins.openai_chat.refusals import (
     refusal,
     unreachable,
 )
-from dsh_plugins.openai_chat.reply import DONE, ReplyDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,29 +47,58 @@ if TYPE_CHECKING:
     from dsh.hooks import JsonValue
     from dsh.seams.environ import Secret
 
-__all__ = ["Attempt", "ReplyStream"]
+__all__ = ["Attempt", "Decoder", "MakeDecoder", "ReplyStream"]
 
-#: How long the rest of a body after `[DONE]` may take, and how long closing may, in seconds.
+#: How long the rest of a body after the reply's end may take, and how long closing may, in seconds.
 TAIL_SECONDS: Final = 0.25
 CLOSE_SECONDS: Final = 2.0
+#: How long the server may take to accept the next piece of a request.
+WRITE_SECONDS: Final = 30.0
 
 #: Some servers leave the type out; some answer with one JSON completion whatever was asked.
 _READABLE: Final = frozenset({"text/event-stream", "application/json", ""})
+
+
+class Decoder(Protocol):
+    """What the events of one wire mean. Each method may raise LlmError; none waits."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the reply said that it is over: what comes after it is not looked at."""
+        ...
+
+    def decode(self, data: bytes, /) -> None:
+        """Take the data of one event."""
+
+    def take_whole(self, value: JsonValue, /) -> bool:
+        """Take a reply that came as one JSON value. False: it is no reply of this wire."""
+        ...
+
+    def complete_at(self, tail: bytes, /) -> bool:
+        """Whether a body that ends cleanly here, with this unfinished event, is a whole reply."""
+        ...
+
+    def finish(self) -> None:
+        """The reply is over: put its last chunks into the queue."""
+
+
+#: Makes the decoder of one reply: the queue for its chunks, and what takes secrets out of texts.
+MakeDecoder: TypeAlias = "Callable[[deque[StreamChunk], Callable[[str], str]], Decoder]"
 
 
 @frozen(kw_only=True, slots=True)
 class Attempt:
     """All that one attempt needs. `where` is the server as people read it; seconds throughout."""
 
-    client: httpx.AsyncClient
+    pools: httpx.AsyncBaseTransport
     url: httpx.URL
     where: str
     body: bytes
-    headers: dict[str, str]
+    headers: httpx.Headers
     secret: Secret | None
     connect_timeout: float
     idle_timeout: float
-    done_required: bool
+    decoder: MakeDecoder
     now_ms: Callable[[], int]
 
 
@@ -87,7 +116,7 @@ class ReplyStream(
         self._attempt: Final = attempt
         self._count: Final = count
         self._queue: Final[deque[StreamChunk]] = deque()
-        self._decoder: Final = ReplyDecoder(self._queue, partial(hide, secret=attempt.secret))
+        self._decoder: Final = attempt.decoder(self._queue, partial(hide, secret=attempt.secret))
         self._framer: Final = EventFramer()
         self._response: httpx.Response | None = None
         self._body: Body | None = None
@@ -131,21 +160,29 @@ class ReplyStream(
 
     async def _open(self) -> None:
         attempt = self._attempt
-        request = attempt.client.build_request(
+        timeouts = {
+            "connect": attempt.connect_timeout,
+            "read": attempt.idle_timeout,
+            "write": WRITE_SECONDS,
+            "pool": None,
+        }
+        request = httpx.Request(
             "POST",
             attempt.url,
             content=attempt.body,
             headers=attempt.headers,
-            timeout=httpx.Timeout(
-                connect=attempt.connect_timeout, read=attempt.idle_timeout, write=30.0, pool=None
-            ),
+            extensions={"timeout": timeouts},
         )
         try:
             # The read timeout counts from byte to byte; a server that drips headers is slow, too.
-            with trio.fail_after(attempt.connect_timeout + attempt.idle_timeout):
-                response = await attempt.client.send(request, stream=True)
+            patience = trio.current_time() + attempt.connect_timeout + attempt.idle_timeout
+            response = None
+            with trio.CancelScope(deadline=patience):
+                response = await attempt.pools.handle_async_request(request)
         except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError) as error:
             raise unreachable(error, attempt.where, attempt.idle_timeout) from error
+        if response is None:
+            raise unreachable(trio.TooSlowError(), attempt.where, attempt.idle_timeout)
         self._response = response
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status_code != HTTPStatus.OK or kind not in _READABLE:
@@ -171,16 +208,19 @@ class ReplyStream(
         return refusal(response, said, attempt.where, attempt.secret, attempt.now_ms())
 
     async def _take_whole(self, response: httpx.Response, body: Body) -> None:
-        """A server that does not stream: its one JSON completion is taken as the reply."""
+        """A server that does not stream: its one JSON value is taken as the reply."""
         attempt = self._attempt
         said = await body.read_up_to(LINE_MAX, attempt.idle_timeout)
         try:
             value = cast("JsonValue", orjson.loads(said))
         except orjson.JSONDecodeError:
             value = None
-        if not isinstance(value, dict) or not (value.get("choices") or value.get("error")):
+        try:
+            taken = self._decoder.take_whole(value)
+        except LlmError as error:
+            raise self._hidden(error) from None
+        if not taken:
             raise refusal(response, said, attempt.where, attempt.secret, attempt.now_ms())
-        self._guarded(partial(self._decoder.take, value))
         self._guarded(self._decoder.finish)
         self._over = True
 
@@ -215,11 +255,9 @@ class ReplyStream(
             raise self._hidden(error) from None
 
     def _ended(self) -> None:
-        """The body ended cleanly without `[DONE]`."""
-        decoder = self._decoder
-        forgiven = decoder.has_reason and not self._attempt.done_required
-        if self._framer.tail().strip() == DONE or forgiven:
-            self._guarded(decoder.finish)
+        """The body ended cleanly, and the reply had not said that it is over."""
+        if self._decoder.complete_at(self._framer.tail()):
+            self._guarded(self._decoder.finish)
             return
         raise LlmError(f"{self._attempt.where} ended its reply early", code="STREAM_CLOSED")
 
