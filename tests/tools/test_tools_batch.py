@@ -11,10 +11,11 @@ from trio.testing import wait_all_tasks_blocked
 from dsh import catalog as ev
 from dsh.hooks.live import ToolFailed, ToolSuccess
 from dsh.testing import BatchBench, call_block
-from dsh.tools import BatchOutcome
+from dsh.tools import BatchOutcome, Call
 
 if TYPE_CHECKING:
     from dsh import Next
+    from dsh.tools import Finished
 
 
 def block(call_id: str, name: str = "par", **arguments: str) -> ev.records.ToolCallBlock:
@@ -199,3 +200,20 @@ async def test_only_a_committed_success_concludes_the_turn(bench: BatchBench) ->
 
     outcome = await bench.room.batch(block("c", end="conclude"))
     assert not outcome.concludes_turn
+
+
+async def test_a_call_that_cannot_be_finished_is_not_tried_for_ever(
+    bench: BatchBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Call.finish
+
+    async def finish(call: Call) -> Finished:
+        if call.execution.call_id == "b":
+            raise RuntimeError("the machinery is broken")
+        return await whole(call)
+
+    monkeypatch.setattr(Call, "finish", finish)
+    with pytest.raises(RuntimeError, match="machinery"):
+        await bench.room.batch(*[call_block(name, "par") for name in "abc"])
+    assert bench.ids == ["a", "c"]
+    assert sorted(bench.ended) == ["a", "b", "c"]

@@ -213,3 +213,25 @@ async def test_a_broken_renderer_is_a_failure(room: ToolRoom, broken: str) -> No
         ctx, define_tool(name="echo", description="", args=EchoArgs, output=output, execute=echo)
     )
     assert told(await room.run("echo")).code == "INVALID_TOOL_OUTPUT"
+
+
+async def test_progress_reaches_whoever_watches_while_the_body_runs(room: ToolRoom) -> None:
+    shown: list[tuple[str, str]] = []
+    watcher = await room.plugin("watcher")
+
+    @watcher.on(ev.tools.PROGRESS)
+    def see(event: ev.tools.Progress) -> None:
+        shown.append((event.exec.call_id, event.text))
+        raise ValueError("a view that fails harms no tool")
+
+    kept: list[ToolRun] = []
+
+    async def body(_args: EchoArgs, run: ToolRun) -> str:
+        run.progress("half \udce9")
+        kept.append(run)
+        return "done"
+
+    room.tools.register(watcher, echo_tool(body))
+    assert told(await room.run("echo")).text == "done"
+    kept[0].progress("after its end")
+    assert shown == [("c1", "half \\udce9")]

@@ -9,6 +9,7 @@ import pytest
 
 from dsh.testing import Committed, ToolRoom, open_tool_room
 from dsh_plugins.fs import fs
+from dsh_plugins.fs.catalog import FsConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,6 +34,18 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    async with open_tool_room() as room:
+        # The tools themselves; what a session must have read first is in test_fs_observation.
+        await room.kernel.mount(fs, FsConfig(observe=False)).ready()
+        room.host.cwd = str(workspace)
+        yield Desk(room, workspace)
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[Desk]:
+    """The same, with the observation policy."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     async with open_tool_room() as room:

@@ -26,7 +26,7 @@ from dsh_plugins.shell.output import Ends
 from dsh_plugins.shell.reaper import Reaper
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 
 class Variables(Environ):
@@ -311,3 +311,19 @@ async def test_the_reaper_forgets_what_has_ended_and_goes_with_the_plugin(tmp_pa
     finally:
         stranger.kill()
         stranger.wait()
+
+
+async def test_a_command_starts_through_the_sandbox_if_there_is_one(tmp_path: Path) -> None:
+    asked: list[tuple[list[str], str]] = []
+
+    def confined(argv: Sequence[str], cwd: str) -> Sequence[str]:
+        asked.append((list(argv), cwd))
+        return ["env", "CONFINED=yes", *argv]
+
+    reaper = Reaper()
+    provider = LocalShell(lambda: {"PATH": os.defpath}, reaper, confined=confined)
+    command = "echo \"$CONFINED '$0' $1\""
+    done = await provider.run(command, cwd=str(tmp_path), timeout=10)
+    assert done.head == b"yes '/bin/bash' \n"
+    assert asked == [(["/bin/bash", "-c", command], str(tmp_path))]
+    await reaper.aclose()

@@ -28,13 +28,19 @@ from dsh.testing.model_server import (
     delta,
     error_reply,
     event,
+    messages_error,
+    messages_event,
+    messages_refusal_of,
+    messages_reply_of,
     open_model_server,
     recut,
     refusal_of,
     reply_of,
     sse_reply,
 )
+from dsh.testing.played_shell import PlayedShell, Ran, played_shell
 from dsh.testing.steps import AtStep
+from dsh.testing.talker import Talker
 from dsh.testing.tool_parts import (
     EchoArgs,
     always_pre,
@@ -48,6 +54,7 @@ from dsh.testing.tool_parts import (
     wrap_execute,
 )
 from dsh.testing.tool_room import Committed, ListHost, ManualSignal, ToolRoom, open_tool_room
+from dsh.testing.weather import Life, live_through
 
 __all__ = [
     "OPTIONS",
@@ -59,11 +66,14 @@ __all__ = [
     "EchoArgs",
     "Gate",
     "Hang",
+    "Life",
     "ListHost",
     "LogWriting",
     "ManualSignal",
     "MemoryStore",
     "ModelServer",
+    "PlayedShell",
+    "Ran",
     "RecordedRequest",
     "Reset",
     "Script",
@@ -71,6 +81,7 @@ __all__ = [
     "ScriptedCall",
     "ScriptedModel",
     "ScriptedReplies",
+    "Talker",
     "TestHouse",
     "TickingClock",
     "ToolRoom",
@@ -91,10 +102,16 @@ __all__ = [
     "echo_tool",
     "error_reply",
     "event",
+    "live_through",
+    "messages_error",
+    "messages_event",
+    "messages_refusal_of",
+    "messages_reply_of",
     "open_model_server",
     "open_test_house",
     "open_tool_room",
     "parse_script",
+    "played_shell",
     "recut",
     "refusal_of",
     "reply_of",

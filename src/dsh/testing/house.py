@@ -2,7 +2,7 @@
 
 What comes in: replies, tools, a store, plugins, configs. What goes out: a running harness without
 disk, network or environment, and short ways to look at what an agent logged. Every room in it is
-the real one.
+the real one, and the plugin `invariants` watches all of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from dsh.catalog import records
 from dsh.catalog.config import AgentLoopConfig, SystemPromptConfig
 from dsh.kernel import Context, CoreContext, Kernel, Plugin, open_kernel, plugin
 from dsh.llm import LLM, LlmRuntime, llm_plugin
-from dsh.loop import agent_loop
+from dsh.loop import agent_loop, loops_plugin
 from dsh.prompt import PROMPT, SystemPrompt, system_prompt_plugin
 from dsh.seams.persistence import PERSISTENCE, SessionPersistence
 from dsh.session import SESSIONS, Sessions, sessions_plugin
 from dsh.testing.model import Reply, ScriptedReplies
 from dsh.tools import TOOLS, Tool, ToolRuntime, tools_plugin
+from dsh_plugins.invariants import INVARIANTS, Book, invariants
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -101,8 +102,27 @@ class TestHouse:
         return [event.type for event in self.session(agent).events if chunks or event.type != chunk]
 
 
+async def _mount_rooms(
+    kernel: Kernel, store: SessionPersistence | None, prompt: SystemPromptConfig | None
+) -> None:
+    """Everything that a loop stands on."""
+
+    @plugin(name="test-store", provides=(PERSISTENCE,))
+    async def test_store(ctx: Context) -> None:
+        if store is not None:
+            ctx.provide(PERSISTENCE, store)
+
+    if store is not None:
+        await kernel.mount(test_store).ready()
+    for row in (sessions_plugin, agents_plugin, llm_plugin, tools_plugin):
+        await kernel.mount(row).ready()
+    config = SystemPromptConfig(include_harness_identity=False) if prompt is None else prompt
+    await kernel.mount(system_prompt_plugin, config).ready()
+    await kernel.mount(loops_plugin).ready()
+
+
 @asynccontextmanager
-async def open_test_house(
+async def open_test_house(  # the parts of a house, each with its usual one  # noqa: PLR0913
     *,
     replies: Sequence[Reply] = (),
     model: ScriptedReplies | None = None,
@@ -111,30 +131,26 @@ async def open_test_house(
     plugins: Sequence[Plugin] = (),
     loop: AgentLoopConfig | None = None,
     prompt: SystemPromptConfig | None = None,
+    watched: bool = True,
+    runner: Plugin | None = None,
 ) -> AsyncGenerator[TestHouse, None]:
     """Run the rooms, the loop, `plugins` in that order, and a model under the route `test`.
 
     The prompt has no identity and no persona unless `prompt` says so. With a `store` sessions are
-    kept there; give one store to two houses and the second one can resume.
+    kept there; give one store to two houses and the second one can resume. A broken law of the
+    plugin `invariants` is raised where it happens, and again at the end, because listeners are
+    contained; `watched=False` is for tests that break a law on purpose. `runner` stands in the row
+    `agent-loop`, with the config `loop`.
     """
     adapter = ScriptedReplies(replies) if model is None else model
-
-    @plugin(name="test-store", provides=(PERSISTENCE,))
-    async def test_store(ctx: Context) -> None:
-        if store is not None:
-            ctx.provide(PERSISTENCE, store)
-
+    book: Book | None = None
     async with open_kernel(clock=TickingClock()) as kernel:
-        if store is not None:
-            await kernel.mount(test_store).ready()
-        for row in (sessions_plugin, agents_plugin, llm_plugin, tools_plugin):
-            await kernel.mount(row).ready()
-        prompt_config = SystemPromptConfig(include_harness_identity=False)
-        await kernel.mount(
-            system_prompt_plugin, prompt_config if prompt is None else prompt
-        ).ready()
+        await _mount_rooms(kernel, store, prompt)
+        if watched:
+            await kernel.mount(invariants).ready()
+            book = kernel.root.require(INVARIANTS)
         kernel.root.require(LLM).register(kernel.root, adapter, ("test",))
-        fiber = kernel.mount(agent_loop, loop)
+        fiber = kernel.mount(agent_loop if runner is None else runner, loop)
         await fiber.ready()
         for slot, extra in enumerate(plugins, start=1):
             await kernel.mount(extra, slot=slot).ready()
@@ -152,3 +168,5 @@ async def open_test_house(
             tools=kernel.root.require(TOOLS),
             prompt=kernel.root.require(PROMPT),
         )
+    if book is not None and book.breaches:
+        raise book.breaches[0]

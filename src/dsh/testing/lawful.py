@@ -48,7 +48,7 @@ def broken_laws(session: Session) -> list[str]:
     answered = Counter(
         event.data.message.tool_call_id
         for event in events
-        if isinstance(event.data, ev.tool.Result)
+        if isinstance(event.data, ev.tool.Result) and isinstance(event.surface_op, records.Append)
     )
     if asked != answered:
         broken.append(f"calls asked {dict(asked)}, results {dict(answered)}")

@@ -18,7 +18,7 @@ from dsh.errors import LlmError
 from dsh.llm import LlmAdapter, ResolvedModel, ScriptedCall, ScriptEntry, chunks_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from dsh.hooks.live import LlmRequest
 
@@ -44,14 +44,42 @@ def calls(*wanted: ScriptedCall, text: str = "") -> ScriptEntry:
 
 
 def stalls(*chunks: records.StreamChunk) -> Streaming:
-    """A reply that streams these chunks and then nothing more, until it is cancelled."""
+    """A reply that streams these chunks and then nothing more, until it is cancelled.
+
+    A delta whose block was not started gets its start.
+    """
 
     async def stream(_request: LlmRequest) -> AsyncGenerator[records.StreamChunk, None]:
-        for chunk in chunks:
+        for chunk in _begun(chunks):
             yield chunk
         await trio.sleep_forever()
 
     return stream
+
+
+_TYPES: Final[Mapping[type, str]] = {
+    records.TextDeltaChunk: "text",
+    records.ReasoningDeltaChunk: "reasoning",
+    records.ToolCallDeltaChunk: "tool-call",
+}
+
+
+def _begun(chunks: Sequence[records.StreamChunk]) -> Iterator[records.StreamChunk]:
+    started: set[int] = set()
+    for chunk in chunks:
+        match chunk:
+            case records.BlockStartChunk(index=index):
+                started.add(index)
+            case (
+                records.TextDeltaChunk(index=index)
+                | records.ReasoningDeltaChunk(index=index)
+                | records.ToolCallDeltaChunk(index=index)
+            ) if index not in started:
+                started.add(index)
+                yield records.BlockStartChunk(index=index, block_type=_TYPES[type(chunk)])
+            case _:
+                pass
+        yield chunk
 
 
 @final

@@ -67,7 +67,7 @@ class AtTerminal:
         self._seen = found + len(text.encode())
 
     def types(self, keys: str) -> None:
-        """Press keys. Enter is a line feed, Ctrl-C is `\\x03`."""
+        r"""Press keys. Enter is a line feed, Ctrl-C is `\x03`."""
         os.write(self._leader, keys.encode())
 
     async def ended(self) -> int:

@@ -13,6 +13,7 @@ from dsh.tools.display import visible, visible_bytes, visible_name, whole_head, 
 from dsh.tools.execution import CallInput, asked_about
 from dsh.tools.guards import Guard
 from dsh.tools.pipeline import Call, Finished
+from dsh.tools.raw import raw_tool
 from dsh.tools.runtime import TOOLS, ToolRuntime, tools_plugin
 from dsh.tools.schema import param
 from dsh.tools.tool import (
@@ -46,6 +47,7 @@ __all__ = [
     "json_output",
     "param",
     "parse_arguments",
+    "raw_tool",
     "run_batch",
     "tools_plugin",
     "typed_output",

@@ -220,9 +220,9 @@ class _Batch:
     async def _commit(self) -> None:
         """Finish and log the settled calls at the front, in model order."""
         while self.started and self.started[0].settled:
-            slot = self.started[0]
+            # Taken out first: one that cannot be finished is not tried for ever.
+            slot = self.started.popleft()
             finished = await slot.call.finish()
-            self.started.popleft()
             self._keep(slot.block, slot.seq, finished)
 
     def _keep(self, block: records.ToolCallBlock, seq: int, finished: Finished) -> None:

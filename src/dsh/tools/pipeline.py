@@ -8,7 +8,7 @@ and the log belong to the caller.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, cast
 
 import trio
 from attrs import evolve, frozen
@@ -24,6 +24,7 @@ from dsh.tools.execution import CallInput, CallToken, Execution, Run
 from dsh.tools.failures import INVALID_ARGS, aborted, failed, failed_by, own_failure
 
 if TYPE_CHECKING:
+    from dsh.catalog.records import ContentBlock
     from dsh.hooks import Scope
     from dsh.hooks.live import ToolFailed
     from dsh.tools.tool import Bound
@@ -82,6 +83,11 @@ class Call:
         except Exception:  # noqa: BLE001 - a failure of this call alone, whatever was raised
             return False
         return mode == "parallel"
+
+    def _shows(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress(text)
+        self._desk.ctx.emit(ev.tools.Progress(exec=self._execution, text=text))
 
     def _scope(self) -> Scope | None:
         agent = self._execution.agent
@@ -162,7 +168,7 @@ class Call:
         ready = self._ready()
         if not isinstance(ready, Admitted):
             return ready
-        run = self._run = Run(self._execution, self._progress)
+        run = self._run = Run(self._execution, self._shows)
         try:
             value = await ready.bound.run(run)
         except BaseException as error:  # a body may raise anything, SystemExit too
@@ -238,7 +244,10 @@ class Call:
                 result = failed_by(error, contexts=result.contexts, prefix=prefix)
             else:
                 if content is not None:
-                    result = materialised(evolve(result, content=tuple(content)), by=name)
+                    # As it was given: what is no list of blocks becomes a failure there.
+                    given = tuple(content) if isinstance(content, list) else content
+                    made = cast("tuple[ContentBlock, ...]", given)
+                    result = materialised(evolve(result, content=made), by=name)
         finished = Finished(result=result, decided_by=self._decided_by)
         self._desk.ctx.emit(ev.tools.Result(exec=self._execution, result=result))
         return finished

@@ -34,6 +34,8 @@ __all__ = [
     "Subject",
     "SubjectOf",
     "Tool",
+    "accept",
+    "checked",
     "define_tool",
     "json_output",
     "typed_output",
@@ -200,7 +202,7 @@ def _blocks(rendered: object) -> tuple[records.ContentBlock, ...]:
     )
 
 
-def _accept(output: Output[A, V], args: A, value: object) -> Accepted:
+def accept(output: Output[A, V], args: A, value: object) -> Accepted:
     """Check, freeze and render one value. Raises InvalidOutput for a fault of the tool's own."""
     canonical = output.canonical(value)
     typed = output.restore(canonical)
@@ -219,7 +221,8 @@ def _accept(output: Output[A, V], args: A, value: object) -> Accepted:
     return Accepted(value=canonical, content=content, meta=meta)
 
 
-def _checked(name: str, timeout: float | None) -> None:
+def checked(name: str, timeout: float | None) -> None:
+    """Refuse what no tool may be called or last. Raises PluginError (BAD_TOOL)."""
     if not NAME.fullmatch(name):
         raise PluginError(
             f"{name!r} cannot be a tool's name; use 1 to 64 of a-z A-Z 0-9 _ -", code="BAD_TOOL"
@@ -256,7 +259,7 @@ def define_tool(  # noqa: PLR0913 - the author's whole vocabulary, by keyword
 
     Raises PluginError (BAD_TOOL): a bad name or timeout, or a type JSON Schema cannot say.
     """
-    _checked(name, timeout)
+    checked(name, timeout)
     shape = shape_of(args)
     if shape.schema.get("type") != "object" or "properties" not in shape.schema:
         raise PluginError(
@@ -273,7 +276,7 @@ def define_tool(  # noqa: PLR0913 - the author's whole vocabulary, by keyword
         return Bound(
             mode=(lambda: mode(typed)) if callable(mode) else (lambda: mode),
             run=partial(execute, typed),
-            accept=partial(_accept, contract, typed),
+            accept=partial(accept, contract, typed),
         )
 
     return Tool(

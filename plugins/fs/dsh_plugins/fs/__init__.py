@@ -13,8 +13,10 @@ from dsh import Context, plugin
 from dsh.kernel import required
 from dsh.seams.fs import FS
 from dsh.tools import TOOLS, ToolRuntime
+from dsh_plugins.fs.catalog import FsConfig
 from dsh_plugins.fs.intents import Intents
 from dsh_plugins.fs.local import LocalFiles
+from dsh_plugins.fs.observation import guard_by_observation
 from dsh_plugins.fs.reading import glob_tool, grep_tool, read_tool
 from dsh_plugins.fs.writing import edit_tool, write_tool
 
@@ -26,9 +28,11 @@ class _Deps:
     tools: ToolRuntime = required(TOOLS)
 
 
-@plugin(name="fs", deps=_Deps, provides=(FS,))
-async def fs(ctx: Context, _config: None, deps: _Deps) -> None:
+@plugin(name="fs", config=FsConfig, deps=_Deps, provides=(FS,))
+async def fs(ctx: Context, config: FsConfig, deps: _Deps) -> None:
     """Provide the local disk and register the five tools."""
+    if config.observe:
+        guard_by_observation(ctx)
     files, intents = LocalFiles(), Intents(ctx)
     ctx.provide(FS, files)
     for tool in (

@@ -6,7 +6,7 @@ file that changed between reading and replacing is refused.
 """
 
 # Plain strings, as the system gives them: also names that are no UTF-8.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH116, PTH118
+# ruff: noqa: PTH116
 from __future__ import annotations
 
 import errno
@@ -162,20 +162,60 @@ def _check(found: os.stat_result | None, condition: Condition | None, target: Ta
         )
 
 
+def _folder(path: str, target: Target) -> int:
+    """Open a resolved folder, making what is missing of it, and follow no link on the way.
+
+    The path was resolved before. If a part of it is a link now, something swapped it meanwhile, and
+    the write would land somewhere else.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open("/", flags)
+    try:
+        for part in path.split("/"):
+            if not part:
+                continue
+            try:
+                inner = os.open(part, flags, dir_fd=handle)
+            except FileNotFoundError:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=handle)
+                inner = os.open(part, flags, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+    except OSError as error:
+        os.close(handle)
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.realpath(path) != path:
+            told = f"a folder of {target.display} became a link meanwhile; nothing was written"
+            raise FsError(told, code="FS_SANDBOX_DENIED") from None
+        refuse(error, target)
+    return handle
+
+
 def _replace(target: Target, data: bytes, seen: os.stat_result | None) -> os.stat_result:
     """Put `data` there whole: a new file beside it, synced, moved over it."""
-    folder, name = os.path.split(target.path)
+    path, name = os.path.split(target.path)
+    folder = _folder(path, target)
     try:
-        os.makedirs(folder, exist_ok=True)
-        digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
-        beside = os.path.join(folder, f".{digest}.{os.urandom(6).hex()}.tmp")
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return _replace_in(folder, name, target, data, seen)
+    finally:
+        with suppress(OSError):  # the file is complete; some file systems do not sync directories
+            os.fsync(folder)
+        os.close(folder)
+
+
+def _replace_in(
+    folder: int, name: str, target: Target, data: bytes, seen: os.stat_result | None
+) -> os.stat_result:
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+    beside = f".{digest}.{os.urandom(6).hex()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(beside, flags, 0o666, dir_fd=folder)
     except OSError as error:
         refuse(error, target)
     try:
         try:
             _fill(handle, data, seen)
-            made = os.fstat(handle)
         finally:
             os.close(handle)
         now = _current(target)
@@ -185,30 +225,27 @@ def _replace(target: Target, data: bytes, seen: os.stat_result | None) -> os.sta
                 "read it again",
                 code="FS_STALE_VERSION",
             )
-        if seen is None:
-            os.link(beside, target.path, follow_symlinks=False)  # fails if it appeared meanwhile
-            os.unlink(beside)
-            made = os.stat(target.path)
+        if seen is None:  # fails if it appeared meanwhile
+            os.link(beside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.unlink(beside, dir_fd=folder)
         else:
-            os.replace(beside, target.path)
-            made = os.stat(target.path)
+            os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
-        _discard(beside)
+        _discard(beside, folder)
         told = f"{target.display} appeared meanwhile; nothing was written; read it first"
         raise FsError(told, code="FS_STALE_VERSION") from None
     except OSError as error:
-        _discard(beside)
+        _discard(beside, folder)
         refuse(error, target)
     except BaseException:
-        _discard(beside)
+        _discard(beside, folder)
         raise
-    _sync_folder(folder)
-    return made
 
 
-def _discard(path: str) -> None:
+def _discard(name: str, folder: int) -> None:
     with suppress(OSError):
-        os.unlink(path)
+        os.unlink(name, dir_fd=folder)
 
 
 def _fill(handle: int, data: bytes, seen: os.stat_result | None) -> None:
@@ -220,15 +257,6 @@ def _fill(handle: int, data: bytes, seen: os.stat_result | None) -> None:
             os.fchown(handle, seen.st_uid, seen.st_gid)
         os.fchmod(handle, modes.S_IMODE(seen.st_mode))
     os.fsync(handle)
-
-
-def _sync_folder(folder: str) -> None:
-    with suppress(OSError):  # the file is complete; some file systems do not sync directories
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _whole(target: Target) -> tuple[bytes, os.stat_result]:

@@ -11,11 +11,14 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from typing_extensions import override
 
 from dsh import Context, plugin
+from dsh.errors import ToolError
 from dsh.kernel import late, required
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ
-from dsh.seams.shell import SHELL, ShellResult
+from dsh.seams.sandbox import SANDBOX, Sandbox
+from dsh.seams.shell import SHELL, Shell, ShellResult
 from dsh.tools import (
     TOOLS,
     Subject,
@@ -28,16 +31,16 @@ from dsh.tools import (
     whole_head,
     whole_tail,
 )
+from dsh_plugins.shell.catalog import ShellConfig
 from dsh_plugins.shell.local import LocalShell
 from dsh_plugins.shell.reaper import Reaper
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from dsh.hooks import JsonValue
     from dsh.hooks.live import ToolRun
     from dsh.kernel import Late
-    from dsh.seams.shell import Shell
 
 __all__ = ["BashArgs", "BashResult", "bash_tool", "environment", "shell"]
 
@@ -143,12 +146,35 @@ def _subject(arguments: JsonValue, _cwd: str) -> Subject:
     return Subject(kind="command", text=command)
 
 
+@attrs.frozen
+class _Whoever(Shell):
+    """Whatever provides the shell seam when a command runs."""
+
+    shell: Late[Shell]
+
+    @override
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        timeout: float,
+        owner: str | None = None,
+    ) -> ShellResult:
+        found = self.shell.current
+        if found is None:
+            raise ToolError("no shell is provided; mount shell-session, or set shell.provide")
+        return await found.run(command, cwd=cwd, timeout=timeout, owner=owner)
+
+
 def bash_tool(provider: Shell) -> Tool:
     """The tool `bash` over a shell provider."""
 
     async def execute(args: BashArgs, run: ToolRun) -> BashResult:
         seconds = args.timeout if args.timeout is not None else TIMEOUT_DEFAULT
-        return _result(await provider.run(args.command, cwd=run.cwd, timeout=seconds))
+        owner = run.agent.id if run.agent is not None else None
+        done = await provider.run(args.command, cwd=run.cwd, timeout=seconds, owner=owner)
+        return _result(done)
 
     return define_tool(
         name="bash",
@@ -165,11 +191,15 @@ class _Deps:
     tools: ToolRuntime = required(TOOLS)
     environ: Environ = required(ENVIRON)
     credentials: Late[Credentials] = late(CREDENTIALS)
+    sandbox: Late[Sandbox] = late(SANDBOX)
 
 
-@plugin(name="shell", deps=_Deps, provides=(SHELL,))
-async def shell(ctx: Context, _config: None, deps: _Deps) -> None:
-    """Provide the local shell and register `bash`."""
+@plugin(name="shell", config=ShellConfig, deps=_Deps, provides=(SHELL,))
+async def shell(ctx: Context, config: ShellConfig, deps: _Deps) -> None:
+    """Register `bash`, and provide the local shell unless another row does."""
+    if not config.provide:
+        deps.tools.register(ctx, bash_tool(_Whoever(ctx.late(SHELL))))
+        return
 
     async def setup() -> Callable[[], Awaitable[None]]:
         return reaper.aclose
@@ -177,8 +207,12 @@ async def shell(ctx: Context, _config: None, deps: _Deps) -> None:
     def scrubbed() -> Mapping[str, str]:
         return environment(deps.environ, deps.credentials.current)
 
+    def confined(argv: Sequence[str], cwd: str) -> Sequence[str]:
+        found = deps.sandbox.current
+        return argv if found is None else found.confined(argv, cwd)
+
     reaper = Reaper()
     await ctx.aeffect(setup, label="reaper")
-    provider = LocalShell(scrubbed, reaper)
+    provider = LocalShell(scrubbed, reaper, confined=confined)
     ctx.provide(SHELL, provider)
     deps.tools.register(ctx, bash_tool(provider))

@@ -23,7 +23,7 @@ from dsh.seams.shell import Shell, ShellResult
 from dsh_plugins.shell.output import Ends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dsh_plugins.shell.reaper import Reaper
 
@@ -31,7 +31,7 @@ __all__ = ["LocalShell", "Patience"]
 
 CHUNK: Final = 65_536
 #: Tell the reaper (its pipe is our input) of this group, then become the command, without input.
-ANNOUNCED: Final = 'echo "+ $$" >&0; exec "$0" -c "$1" </dev/null'
+ANNOUNCED: Final = 'echo "+ $$" >&0; exec "$@" </dev/null'
 
 
 @frozen(kw_only=True, slots=True)
@@ -94,12 +94,19 @@ def _runs(group: int) -> bool:
     return False
 
 
+def _unconfined(argv: Sequence[str], _cwd: str) -> Sequence[str]:
+    return argv
+
+
 def _shell() -> str:
     return "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
 
 
 class LocalShell(Shell):
-    """The default provider. `environment` gives a fresh, scrubbed environment for each command."""
+    """The default provider. `environment` gives a fresh, scrubbed environment for each command.
+
+    `confined` gives the arguments that start a process inside a sandbox; asked for each command.
+    """
 
     def __init__(
         self,
@@ -109,15 +116,20 @@ class LocalShell(Shell):
         head: int = 15_000,
         tail: int = 15_000,
         patience: Patience | None = None,
+        confined: Callable[[Sequence[str], str], Sequence[str]] | None = None,
     ) -> None:
         self._environment = environment
+        self._confined = confined if confined is not None else _unconfined
         self._reaper = reaper
         self._head = head
         self._tail = tail
         self._patience = patience if patience is not None else Patience()
 
     @override
-    async def run(self, command: str, *, cwd: str, timeout: float) -> ShellResult:
+    async def run(
+        self, command: str, *, cwd: str, timeout: float, owner: str | None = None
+    ) -> ShellResult:
+        del owner  # every command has a shell of its own
         child = await self._start(command, cwd)
         try:
             async with trio.open_nursery() as nursery:
@@ -150,7 +162,7 @@ class LocalShell(Shell):
             raise ToolError("the command holds a NUL character; a command line cannot carry one")
         try:
             process = await trio.lowlevel.open_process(
-                ["/bin/sh", "-c", ANNOUNCED, _shell(), command],
+                ["/bin/sh", "-c", ANNOUNCED, "sh", *self._confined([_shell(), "-c", command], cwd)],
                 stdin=self._reaper.pipe(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -1,8 +1,9 @@
 """The server itself: connections, requests, and the playing of replies on real sockets.
 
 What comes in: replies (or a function that makes one for each request). What goes out: HTTP/1.1 on
-127.0.0.1 that speaks chat completions with server-sent events, and a record of every request and
-connection. With `strict` it refuses what strict servers refuse. It never contacts anybody.
+127.0.0.1 that speaks chat completions and Anthropic's messages, by path, with server-sent events,
+and a record of every request and connection. With `strict` it refuses what strict servers refuse.
+It never contacts anybody.
 
     async with open_model_server([ScriptEntry(text="hello")], strict=True) as server:
         ...  # base URL: server.base_url
@@ -25,6 +26,7 @@ import trio
 from attrs import evolve, field, frozen
 
 from dsh.llm import ScriptEntry
+from dsh.testing.model_server.messages_wire import messages_error, messages_reply_of
 from dsh.testing.model_server.replies import (
     Close,
     Gate,
@@ -38,6 +40,7 @@ from dsh.testing.model_server.replies import (
     reply_of,
 )
 from dsh.testing.model_server.strict_history import refusal_of
+from dsh.testing.model_server.strict_messages import messages_refusal_of
 
 if TYPE_CHECKING:
     from dsh.hooks import JsonValue
@@ -162,15 +165,27 @@ class ModelServer:
             return evolve(
                 error_reply(200, {"object": "list", "data": [{"id": "scripted"}]}), status=200
             )
-        if not request.path.endswith("/chat/completions"):
+        if not request.path.endswith(("/chat/completions", "/messages")):
             return error_reply(404, {"error": {"message": f"no such path: {request.path}"}})
-        refused = self._refused(request)
+        messages = request.path.endswith("/messages")
+        refused = self._refused_messages(request) if messages else self._refused(request)
         if refused is not None:
             return refused
         answer = self._next(request)
         if isinstance(answer, ScriptEntry):
-            return reply_of(answer, len(self.requests))
+            play = messages_reply_of if messages else reply_of
+            return play(answer, len(self.requests))
         return answer
+
+    def _refused_messages(self, request: RecordedRequest) -> WireReply | None:
+        words = messages_refusal_of(request.json, self._reasoning) if self._strict else None
+        tokens = len(request.body) // 4
+        if words is None and self._token_limit is not None and tokens > self._token_limit:
+            words = f"prompt is too long: {tokens} tokens > {self._token_limit} maximum"
+        if words is None:
+            return None
+        self.refusals.append(words)
+        return messages_error(400, "invalid_request_error", words)
 
     def _refused(self, request: RecordedRequest) -> WireReply | None:
         if self._strict:

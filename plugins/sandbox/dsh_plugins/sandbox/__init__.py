@@ -1,0 +1,63 @@
+"""The plugin `sandbox`: file tools and processes write inside the workspace and nowhere else.
+
+What comes in: calls of tools that write, and processes that tools start. What goes out: a refusal
+of every path outside, judged on the final arguments; and processes started through `bwrap`, where
+the rest of the system is read-only. Without `bwrap` processes are not confined, and that is said
+loudly, once; with `required` they do not run at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dsh import Context, plugin
+from dsh.kernel import required
+from dsh.seams.environ import ENVIRON, Environ
+from dsh.seams.sandbox import SANDBOX
+from dsh.tools import TOOLS, ToolRuntime
+from dsh_plugins.sandbox.bwrap import Bubblewrap, Unconfined
+from dsh_plugins.sandbox.catalog import SandboxConfig
+
+if TYPE_CHECKING:
+    from dsh.hooks.live import ToolExecution
+
+__all__ = ["sandbox"]
+
+
+@attrs.frozen
+class _Deps:
+    tools: ToolRuntime = required(TOOLS)
+    environ: Environ = required(ENVIRON)
+
+
+@plugin(name="sandbox", config=SandboxConfig, deps=_Deps, provides=(SANDBOX,))
+async def sandbox(ctx: Context, config: SandboxConfig, deps: _Deps) -> None:
+    """A guard on paths, and a way to start processes."""
+    writers = frozenset(config.writers)
+
+    def inside(call: ToolExecution) -> str | None:
+        if call.name not in writers:
+            return None
+        tool = deps.tools.get(call.name, call.agent.scope if call.agent is not None else None)
+        if tool is None or tool.subject is None:
+            return f"sandbox: where {call.name} would write cannot be made out"
+        subject = tool.subject(call.arguments, call.cwd)  # if it raises, the call is refused
+        if subject.kind == "path" and not subject.outside:
+            return None
+        return f"sandbox: {subject.absolute or subject.text} is outside of the workspace {call.cwd}"
+
+    deps.tools.guard(ctx, inside)
+    program = shutil.which("bwrap", path=deps.environ.get("PATH"))
+    if program is not None:
+        ctx.provide(SANDBOX, Bubblewrap(program, network=config.network))
+        return
+    ctx.provide(SANDBOX, Unconfined(refuse=config.required))
+    fate = "they are refused" if config.required else "they can write everywhere you can"
+    ctx.log.warning(
+        "NOT ENFORCED for processes: bwrap was not found, so commands are not confined and %s; "
+        "install bubblewrap. File tools are kept inside the workspace",
+        fate,
+    )
