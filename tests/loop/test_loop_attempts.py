@@ -73,7 +73,9 @@ async def test_an_anchor_cites_exactly_the_chunks_of_its_attempt() -> None:
 @pytest.mark.holds("CR01", "E3")
 async def test_replay_state_stands_in_the_source_beside_the_content() -> None:
     async def reply(request: LlmRequest) -> AsyncGenerator[records.StreamChunk, None]:
+        yield records.BlockStartChunk(index=0, block_type="text")
         yield records.TextDeltaChunk(index=0, text="hi")
+        yield records.BlockEndChunk(index=0, block=records.TextBlock(text="hi"))
         envelope = records.ReplayEnvelope(response={"id": 7}, blocks=("x",))
         yield records.FinishChunk(reason=records.StopFinish(), replay_state=envelope)
 

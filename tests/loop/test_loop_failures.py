@@ -120,7 +120,7 @@ async def test_a_vetoed_step_start_invents_no_step_end() -> None:
 
 @pytest.mark.holds("C15", "CR24", "C24")
 async def test_a_vetoed_step_end_is_the_turns_error_and_status_returns_to_idle() -> None:
-    async with open_test_house(replies=[says("a")]) as house:
+    async with open_test_house(replies=[says("a")], watched=False) as house:
         handle = await house.agent()
         veto(house, lambda e: isinstance(e.data, ev.step.End))
         outcome = await handle.agent.ask(user_message("go"))
@@ -131,7 +131,7 @@ async def test_a_vetoed_step_end_is_the_turns_error_and_status_returns_to_idle()
 
 @pytest.mark.holds("NEW-17")
 async def test_a_failed_step_whose_closing_fails_too_reports_both() -> None:
-    async with open_test_house() as house:
+    async with open_test_house(watched=False) as house:
         handle = await house.agent()
         told = errors_of(house)
         veto(house, lambda e: isinstance(e.data, ev.step.End))

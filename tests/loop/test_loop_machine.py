@@ -15,7 +15,6 @@ from dsh.loop.machine import (
     Position,
     advance,
     after_close,
-    after_step,
     diagram,
     moves_from,
     status_of,
@@ -86,15 +85,6 @@ def test_turns_count_on_and_steps_begin_again_in_each_turn() -> None:
 def test_only_idle_and_maintenance_are_publicly_idle() -> None:
     idle = {phase for phase in Phase if status_of(phase) == "idle"}
     assert idle == {Phase.IDLE, Phase.MAINTENANCE}
-
-
-@pytest.mark.holds("C19")
-def test_another_step_follows_owed_results_or_waiting_input() -> None:
-    assert after_step("owes", steered=False) is Move.PROPOSE
-    assert after_step("completed", steered=True) is Move.PROPOSE
-    assert after_step("max-tokens", steered=True) is Move.PROPOSE
-    assert after_step("completed", steered=False) is Move.FINISH
-    assert after_step("max-tokens", steered=False) is Move.FINISH
 
 
 @pytest.mark.holds("C22")

@@ -12,6 +12,7 @@ from attrs import evolve
 from dsh import catalog as ev
 from dsh.agent import is_loop_request, user_message
 from dsh.catalog import records
+from dsh.errors import LlmError
 from dsh.llm import ResolvedModel, ScriptEntry
 from dsh.testing import ScriptedReplies, TestHouse, open_test_house, says
 
@@ -318,3 +319,34 @@ async def test_a_replacement_between_turns_rewrites_the_next_request_with_a_head
             if isinstance(event.data, ev.request.Header)
         ]
         assert headers == ["initial", "series"]
+
+
+@pytest.mark.holds("CR11")
+async def test_a_second_adapter_for_a_route_is_refused_and_the_first_goes_on_serving() -> None:
+    async with open_test_house(replies=[says("first")]) as house:
+        other = ScriptedReplies([says("second")])
+        with pytest.raises(LlmError, match="already has an adapter"):
+            house.llm.register(house.ctx, other, ("test",))
+        handle = await house.agent()
+        assert (await handle.agent.ask(user_message("go"))).text == "first"
+        assert other.requests == []
+
+
+@pytest.mark.holds("CR16")
+async def test_an_event_of_the_feed_is_narrowed_by_its_class_and_read_by_its_fields() -> None:
+    async with open_test_house(replies=[says("a")]) as house:
+        read: list[tuple[int, str]] = []
+
+        @house.ctx.on(ev.session.EVENT)
+        def note(notice: ev.session.Event) -> None:
+            data = notice.event.data
+            if isinstance(data, ev.assistant.Message):
+                source = data.message.source
+                assert isinstance(source, records.ModelSource)
+                read.append((data.step, source.model))  # mypy knows both
+            elif isinstance(data, ev.turn.End):
+                read.append((data.turn, data.reason.kind))
+
+        handle = await house.agent()
+        await handle.agent.ask(user_message("go"))
+        assert read == [(1, "model-1"), (1, "completed")]

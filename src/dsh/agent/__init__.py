@@ -14,12 +14,14 @@ from dsh.agent.plugin import IDENTITIES, agents_plugin
 from dsh.agent.provenance import is_loop_request, mark_loop_request
 from dsh.agent.registry import AGENTS, Agents, Entry
 from dsh.agent.signal import ActivitySignal, TurnCancelled
+from dsh.agent.turns import LOOPS, Loops, OpenTurn, StepDone, TurnProgram
 from dsh.agent.work import ConsumedWork, consumed_work
 
 __all__ = [
     "AGENTS",
     "IDENTITIES",
     "INBOX",
+    "LOOPS",
     "ActivitySignal",
     "AgentFactory",
     "AgentHandle",
@@ -32,9 +34,13 @@ __all__ = [
     "InboxLists",
     "InboxNotices",
     "Initiators",
+    "Loops",
+    "OpenTurn",
     "ResumeAgent",
     "Setup",
+    "StepDone",
     "TurnCancelled",
+    "TurnProgram",
     "agents_plugin",
     "consumed_work",
     "initiator",

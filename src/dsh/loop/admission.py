@@ -7,6 +7,7 @@ the finished request there is no checkpoint, so nothing can come between.
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -24,6 +25,7 @@ from dsh.loop.request import (
     plan_header,
     plan_prompt,
     request_header,
+    same_config,
     seed_config,
     series_starts,
 )
@@ -56,6 +58,7 @@ class Admission:
         self._nodes = PromptNodes()
         self._generation = session.surface.generation
         self._first = True
+        self._header: records.EpochHeader | None = None
 
     def seed_config(self, options: records.AgentOptions) -> records.LlmCallConfig:
         """What `agent/request` starts from; its innermost answer."""
@@ -77,7 +80,7 @@ class Admission:
             tools=proposal.tools,
             logged=logged,
         )
-        header = request_header(call.config, call.adapter_defaults, proposal.tools)
+        header = self._header_of(call, proposal.tools)
         with session.batch():
             self._reconcile(proposal, call, starts_series=starts)
             for message in proposal.messages:
@@ -98,6 +101,21 @@ class Admission:
         )
         mark_loop_request(request)
         return request
+
+    def _header_of(
+        self, call: PreparedCall, tools: tuple[records.ToolSchema, ...]
+    ) -> records.EpochHeader:
+        """The last request's header, if nothing of it changed: then nobody compares or encodes."""
+        last = self._header
+        if (
+            last is None
+            or len(last.tools) != len(tools)
+            or not all(map(is_, last.tools, tools))
+            or not same_config(last.config, call.config)
+            or last.adapter_defaults != call.adapter_defaults
+        ):
+            last = self._header = request_header(call.config, call.adapter_defaults, tools)
+        return last
 
     def _reconcile(self, proposal: Proposal, call: PreparedCall, *, starts_series: bool) -> None:
         session = self._session

@@ -31,8 +31,9 @@ __all__ = ["Attempt", "AttemptFailed", "Reply"]
 
 @frozen
 class Reply:
-    """A committed reply: the calls it asks for, and whether it was cut by the output cap."""
+    """A committed reply: its text, the calls it asks for, whether it was cut by the output cap."""
 
+    text: str
     calls: tuple[records.ToolCallBlock, ...]
     truncated: bool
 
@@ -90,21 +91,25 @@ class Attempt:
     async def _consume(self, call: PreparedCall) -> None:
         kit, signal, seqs = self._kit, self._signal, self._seqs
         turn, step = kit.course.turn, kit.course.step
-        append, push = kit.session.append, self._assembler.push
+        append, push, made = kit.session.append, self._assembler.push, ev.assistant.Chunk
+        frames, heard, live_frame = kit.frames, kit.ctx.heard, ev.agent.ASSISTANT_STREAM
         async with call.stream(self._request) as chunks:
             async for chunk in chunks:
                 if signal.cancelled:
                     return
-                logged = append(ev.assistant.Chunk(turn=turn, step=step, chunk=chunk))
+                logged = append(made(turn=turn, step=step, chunk=chunk))
                 seqs.append(logged.seq)
                 push(chunk)
-                self._chunk_frame(chunk, logged.time)
+                frames.revision += 1
+                if heard(live_frame):
+                    self._chunk_frame(chunk, logged.time)
 
     def _chunk_frame(self, chunk: records.StreamChunk, time: int) -> None:
-        self._frame(
-            lambda revision: records.ChunkFrame(
+        kit = self._kit
+        kit.notices.frame(
+            records.ChunkFrame(
                 attempt_id=self._id,
-                revision=revision,
+                revision=kit.frames.revision,
                 index=len(self._seqs) - 1,
                 time=time,
                 chunk=chunk,
@@ -123,6 +128,7 @@ class Attempt:
         seq = self._append(blocks, replay=self._assembler.replay_state, interrupted=False)
         self._kit.course.move(Move.ANSWER)
         return seq, Reply(
+            text=text_of(blocks),
             calls=tuple(block for block in blocks if isinstance(block, records.ToolCallBlock)),
             truncated=isinstance(self._assembler.finish, records.MaxTokensFinish),
         )

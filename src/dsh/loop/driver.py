@@ -196,7 +196,7 @@ class Driver:
     def _next_turn(self, activity: Activity, *, normal: bool) -> Opening | None:
         lists = self._kit.inbox.lists
         choice = after_close(
-            normal=normal and not self._closing,
+            normal=normal,
             pending=bool(lists.next_turn) or (activity.signal.woken and bool(lists.next_step)),
             cancelled=activity.signal.cancelled,
         )

@@ -17,6 +17,7 @@ from dsh.agent import Agents, Inbox, InboxNotices
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dsh.agent import TurnProgram
     from dsh.catalog import records
     from dsh.hooks import live
     from dsh.kernel import CoreContext
@@ -33,13 +34,17 @@ __all__ = ["Frames", "Kit", "Notices", "Services"]
 
 @frozen(kw_only=True, eq=False)
 class Services:
-    """The rooms below, as one loop uses them. `limit` is read at the start of each tool group."""
+    """The rooms below, as one loop uses them, and what its turns do.
+
+    `limit` is read at the start of each tool group.
+    """
 
     agents: Agents
     llm: LlmRuntime
     prompt: SystemPrompt
     tools: ToolRuntime
     limit: Callable[[], int]
+    program: TurnProgram
 
 
 class Notices:

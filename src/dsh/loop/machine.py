@@ -2,8 +2,8 @@
 
 What comes in: a position and a move. What goes out: the next position, or `NoSuchTransition` with
 the position untouched. Nothing happens outside the table: the driver asks `advance` before it
-believes anything, and the choices it makes at a boundary (`after_step`, `after_close`) are pure
-functions of this module. It never appends, awaits, or knows of agents and sessions.
+believes anything, and its choice after a turn (`after_close`) is a pure function of this module. It
+never appends, awaits, or knows of agents and sessions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from dsh.errors import HarnessError
 
@@ -29,7 +29,6 @@ __all__ = [
     "StepResult",
     "advance",
     "after_close",
-    "after_step",
     "diagram",
     "moves_from",
     "status_of",
@@ -167,7 +166,7 @@ def advance(position: Position, move: Move) -> Position:
         step += 1
     elif row.step == "zero":
         step = 0
-    return evolve(position, phase=row.to, turn=turn, step=step)
+    return Position(row.to, turn, step)
 
 
 def status_of(phase: Phase) -> Literal["idle", "running"]:
@@ -177,11 +176,6 @@ def status_of(phase: Phase) -> Literal["idle", "running"]:
 
 #: What a step came to: tools ran and the model is owed their results, it is done, or it was cut.
 StepResult: TypeAlias = Literal["owes", "completed", "max-tokens"]
-
-
-def after_step(result: StepResult, *, steered: bool) -> Move:
-    """C19: another step iff the model is owed one, or input for the next step waits."""
-    return Move.PROPOSE if result == "owes" or steered else Move.FINISH
 
 
 def after_close(*, normal: bool, pending: bool, cancelled: bool) -> Move:

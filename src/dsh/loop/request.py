@@ -35,6 +35,7 @@ __all__ = [
     "plan_header",
     "plan_prompt",
     "request_header",
+    "same_config",
     "same_tools",
     "seed_config",
     "series_starts",
@@ -145,8 +146,13 @@ def same_tools(one: Sequence[records.ToolSchema], other: Sequence[records.ToolSc
     )
 
 
-def _wire(schema: records.ToolSchema) -> bytes:
-    return orjson.dumps(codec.encode_record(schema), option=orjson.OPT_SORT_KEYS)
+def same_config(one: records.LlmCallConfig, other: records.LlmCallConfig) -> bool:
+    """Whether two configurations are the same on the wire."""
+    return one is other or _wire(one) == _wire(other)
+
+
+def _wire(record: records.ToolSchema | records.LlmCallConfig) -> bytes:
+    return orjson.dumps(codec.encode_record(record), option=orjson.OPT_SORT_KEYS)
 
 
 def request_header(

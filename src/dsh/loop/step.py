@@ -39,6 +39,8 @@ class Step:
         self._calls = StepCalls(kit, signal)
         #: True once the messages of the proposal are in the log.
         self.admitted = False
+        #: The text of the reply, once that is in the log.
+        self.text = ""
 
     async def run(self) -> StepResult:
         """Open, work, close. Raises TurnCancelled and whatever failed, after the step is closed.
@@ -57,6 +59,7 @@ class Step:
 
     async def _work(self) -> StepResult:
         reply = await self._reply()
+        self.text = reply.text
         if reply.truncated:
             return "max-tokens"
         if not reply.calls:
@@ -92,14 +95,15 @@ class Step:
 
         config = seed
         signal.raise_if_set()
-        with signal.scope():
-            config = await kit.ctx.waterfall(ev.agent.REQUEST)(
-                ev.agent.Request(
-                    agent=kit.agent, turn=kit.course.turn, step=kit.course.step, signal=signal
-                ),
-                default,
-            )
-        signal.raise_if_set()
+        if kit.ctx.heard(ev.agent.REQUEST):
+            with signal.scope():
+                config = await kit.ctx.waterfall(ev.agent.REQUEST)(
+                    ev.agent.Request(
+                        agent=kit.agent, turn=kit.course.turn, step=kit.course.step, signal=signal
+                    ),
+                    default,
+                )
+            signal.raise_if_set()
         if not config.provider or not config.model:
             raise LlmError(_no_route(config, kit.agent.id), code="NO_MODEL")
         return await kit.services.llm.prepare_call(config, signal)

@@ -1,8 +1,9 @@
-"""One turn: proposals, steps, the vote at the boundary, and one closing, whatever happens.
+"""One turn: the program's steps, the vote at the boundary, and one closing, whatever happens.
 
-What comes in: an opened turn with its claimed messages. What goes out: a closed one, and whether
-it closed normally. Its outcome starts as `aborted{disposed}`; only the straight path replaces it,
-so no way of failing can look like success. It never wakes, parks or converges.
+What comes in: an opened turn with its claimed messages, and the loop's program. What goes out: a
+closed one, and whether it closed normally. Its outcome starts as `aborted{disposed}`; only the
+straight path replaces it, so no way of failing can look like success. It never wakes, parks or
+converges.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
+from typing_extensions import override
 
 from dsh import catalog as ev
-from dsh.agent import new_message_id
+from dsh.agent import OpenTurn, StepDone, new_message_id
 from dsh.catalog import records
-from dsh.errors import InvariantError
+from dsh.errors import AgentError, InvariantError
 from dsh.hooks import live
 from dsh.loop.admission import Proposal
-from dsh.loop.machine import Move, Phase, StepResult, after_step
+from dsh.loop.machine import Move, Phase, StepResult
 from dsh.loop.outcome import Outcome, judged, onward
 from dsh.loop.step import Step
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from dsh.kernel import Answered
     from dsh.loop.kit import Kit
 
-__all__ = ["Opening", "Turn"]
+__all__ = ["Opening", "Turn", "until_nothing_is_owed"]
 
 _log: Final = logging.getLogger("dsh.loop")
 
@@ -40,8 +42,8 @@ class Opening:
     failure: Exception | None
 
 
-class Turn:
-    """One of these per `turn/start`."""
+class Turn(OpenTurn):
+    """One of these per `turn/start`: the frame in which a program runs its steps."""
 
     def __init__(self, kit: Kit, signal: ActivitySignal, opening: Opening) -> None:
         self._kit = kit
@@ -49,7 +51,38 @@ class Turn:
         self._opening = opening
         self._waiting = opening.claimed  # claimed and not (yet) admitted
         self._step = 0  # the step that is open, 0 between steps
+        self._result: StepResult | None = None
+        self._blocked: records.BlockedTurnEnd | None = None
         self._cut = False
+
+    @property
+    @override
+    def agent(self) -> live.Agent:
+        return self._kit.agent
+
+    @property
+    @override
+    def signal(self) -> live.TurnSignal:
+        return self._signal
+
+    @property
+    @override
+    def number(self) -> int:
+        return self._kit.course.turn
+
+    @property
+    @override
+    def steps(self) -> int:
+        return self._kit.course.step
+
+    @property
+    @override
+    def waiting(self) -> bool:
+        return bool(self._waiting) or self._steered()
+
+    def _over(self) -> bool:
+        """Whether nothing is left but to close."""
+        return self._kit.course.phase is Phase.CLOSING
 
     async def run(self) -> Outcome:
         """Run it to its end and close it.
@@ -77,32 +110,51 @@ class Turn:
     async def _straight(self) -> Outcome:
         if self._opening.failure is not None:
             raise self._opening.failure
-        result: StepResult | None = None
-        while True:
-            decision = await self._propose(owes=result == "owes")
-            if isinstance(decision, records.BlockedTurnEnd):
-                self._kit.course.move(Move.REFUSE)
-                return Outcome(decision)
-            if not decision.messages and result != "owes":
-                self._kit.course.move(Move.REFUSE)
-                return Outcome(self._reason(), normal=result is not None)
-            result = await self._run_step(decision)
-            self._cut = self._cut or result == "max-tokens"
-            if await self._done(result):
-                return Outcome(self._reason(), normal=True)
-            self._claim()
+        while not self._over():
+            before = self.steps
+            await self._kit.services.program(self)
+            self._signal.raise_if_set()
+            if self._over():
+                break
+            if self.steps == before:
+                raise AgentError(
+                    f"the turn program of agent {self._kit.agent.id!r} returned without a step; "
+                    "await `turn.step()` until what waits is done"
+                )
+            if not self._steered():
+                await self._vote()
+        if self._blocked is not None:
+            return Outcome(self._blocked)
+        return Outcome(self._reason(), normal=self._result is not None)
 
-    async def _done(self, result: StepResult) -> bool:
-        """Decide at the boundary after a step; False: another one is proposed."""
+    @override
+    async def step(self, *messages: records.UserMessage) -> StepDone | None:
         course = self._kit.course
-        course.move(after_step(result, steered=self._steered()))
-        if course.phase is Phase.PROPOSING:
-            return False
-        await self._vote()
-        course.move(Move.PROPOSE if self._steered() else Move.CONCLUDE)
-        return course.phase is Phase.CLOSING
+        self._signal.raise_if_set()  # before the claim: what a cancel keeps stays parked
+        if course.phase in {Phase.SETTLED, Phase.STOPPING}:
+            course.move(Move.PROPOSE)
+            self._claim()
+        elif course.phase is not Phase.PROPOSING:
+            raise AgentError(
+                f"a step of agent {self._kit.agent.id!r} was asked for while its turn is "
+                f"{course.phase.value}; after a step that came to None, return"
+            )
+        decision = await self._propose(messages)
+        if isinstance(decision, records.BlockedTurnEnd):
+            self._kit.course.move(Move.REFUSE)
+            self._blocked = decision
+            return None
+        if not decision.messages and self._result != "owes":
+            self._kit.course.move(Move.REFUSE)
+            return None
+        step = Step(self._kit, self._signal, decision)
+        result = self._result = await self._run_step(step)
+        self._cut = self._cut or result == "max-tokens"
+        return StepDone(owes=result == "owes", cut=result == "max-tokens", text=step.text)
 
-    async def _propose(self, *, owes: bool) -> Proposal | records.BlockedTurnEnd:
+    async def _propose(
+        self, added: tuple[records.UserMessage, ...]
+    ) -> Proposal | records.BlockedTurnEnd:
         """Assemble, then ask `agent/pre-step`; nothing is logged by this."""
         kit, signal = self._kit, self._signal
         signal.raise_if_set()
@@ -114,8 +166,8 @@ class Turn:
         signal.raise_if_set()
         assert assembly is not None
         prompt = kit.services.prompt.render(assembly)
-        proposed = self._with_context(assembly, owes=owes)
-        answered = await self._pre_step(proposed)
+        said = (*self._waiting, *added)
+        answered = await self._pre_step(said, self._with_context(assembly, said))
         match answered.value:
             case ev.agent.Reject(reason=reason):
                 return records.BlockedTurnEnd(reason=reason, plugin=answered.plugin)
@@ -130,16 +182,16 @@ class Turn:
                 )
 
     def _with_context(
-        self, assembly: live.PromptAssembly, *, owes: bool
+        self, assembly: live.PromptAssembly, said: tuple[records.UserMessage, ...]
     ) -> tuple[records.UserMessage, ...]:
-        """What was claimed, and the runtime context if it is due: it never makes a step alone."""
-        if not self._waiting and not owes:
+        """`said`, and the runtime context if it is due: it never makes a step alone."""
+        if not said and self._result != "owes":
             return ()
         due = self._kit.services.prompt.due_context(self._kit.session, assembly, new_message_id)
-        return self._waiting if due is None else (*self._waiting, due)
+        return said if due is None else (*said, due)
 
     async def _pre_step(
-        self, proposed: tuple[records.UserMessage, ...]
+        self, said: tuple[records.UserMessage, ...], proposed: tuple[records.UserMessage, ...]
     ) -> Answered[ev.agent.PreStepDecision]:
         kit, signal = self._kit, self._signal
 
@@ -151,7 +203,7 @@ class Turn:
             answered = await kit.ctx.waterfall_by(ev.agent.PRE_STEP)(
                 ev.agent.PreStep(
                     agent=kit.agent,
-                    messages=self._waiting,
+                    messages=said,
                     turn=kit.course.turn,
                     step=kit.course.step + 1,
                     signal=signal,
@@ -162,9 +214,8 @@ class Turn:
         assert answered is not None
         return answered
 
-    async def _run_step(self, proposal: Proposal) -> StepResult:
-        step = Step(self._kit, self._signal, proposal)
-        self._step = proposal.step
+    async def _run_step(self, step: Step) -> StepResult:
+        self._step = self._kit.course.step + 1
         try:
             result = await step.run()
         finally:
@@ -174,8 +225,12 @@ class Turn:
         return result
 
     async def _vote(self) -> None:
-        """`agent/turn-stopping`: every listener runs, then the votes are steered in order."""
+        """`agent/turn-stopping`: every listener runs, then the votes are steered in order.
+
+        With nothing steered by then, the turn concludes.
+        """
         kit, signal = self._kit, self._signal
+        kit.course.move(Move.FINISH)
         votes: tuple[ev.agent.KeepGoing, ...] = ()
         signal.raise_if_set()
         with signal.scope():
@@ -185,6 +240,8 @@ class Turn:
         signal.raise_if_set()
         for vote in votes:
             kit.inbox.append("next-step", vote.message)
+        if not self._steered():
+            kit.course.move(Move.CONCLUDE)
 
     def _claim(self) -> None:
         self._signal.woken = False
@@ -216,3 +273,10 @@ class Turn:
             if course.phase is Phase.CLOSING:
                 course.move(Move.CLOSE_TURN)
         kit.asks.ended(turn, outcome.reason)
+
+
+async def until_nothing_is_owed(turn: OpenTurn) -> None:
+    """The program of the row `agent-loop`: steps, until the model has seen every result."""
+    done = await turn.step()
+    while done is not None and done.owes:
+        done = await turn.step()
