@@ -46,6 +46,7 @@ class Greet:
 
 
 async def greet(args: Greet, run: ToolRun) -> str:
+    {inside}
     return f"{{GREETING}}, {{args.name}}"
 
 
@@ -67,13 +68,13 @@ ROWS = (
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "plugins" / "story_greeter"
     folder.mkdir(parents=True)
-    monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.syspath_prepend(str(folder.parent))  # pyright: ignore[reportUnknownMemberType]
     yield folder
     sys.modules.pop("story_greeter", None)
 
 
-def edit(package: Path, greeting: str, first: str = "pass") -> None:
-    text = SOURCE.format(greeting=greeting, first=first)
+def edit(package: Path, greeting: str, first: str = "pass", inside: str = "pass") -> None:
+    text = SOURCE.format(greeting=greeting, first=first, inside=inside)
     (package / "__init__.py").write_text(text, encoding="utf-8")
 
 
@@ -89,7 +90,7 @@ async def greeted(harness: Harness, handle: AgentHandle) -> str:
     return block.text
 
 
-@pytest.mark.holds("story-reload")
+@pytest.mark.holds("BO15", "BO16", "BO21")
 async def test_the_next_step_uses_the_good_edit_and_the_broken_ones_change_nothing(
     tmp_path: Path, package: Path
 ) -> None:
@@ -97,7 +98,7 @@ async def test_the_next_step_uses_the_good_edit_and_the_broken_ones_change_nothi
     plugin: object = import_module("story_greeter").greeter
     assert isinstance(plugin, Plugin)
     send, told = trio.open_memory_channel[News](10)
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with open_harness(
             profile="demo",
             rows=ROWS,
@@ -124,6 +125,54 @@ async def test_the_next_step_uses_the_good_edit_and_the_broken_ones_change_nothi
                 raising = await told.receive()
                 assert raising.kind == "kept"
                 assert "what ran before runs again" in raising.text
-                assert "story_greeter/__init__.py:29: RuntimeError: no port" in raising.text
+                assert "story_greeter/__init__.py:30: RuntimeError: no port" in raising.text
                 assert await greeted(harness, handle) == "Salut, Ines"
             assert harness.agents.get("chat") is handle.agent
+
+
+class Gate:
+    """Holds a tool's body, and knows that it is there."""
+
+    def __init__(self) -> None:
+        self.reached = trio.Event()
+        self.open = trio.Event()
+
+    async def wait(self) -> None:
+        self.reached.set()
+        await self.open.wait()
+
+
+@pytest.mark.holds("BO15", "case-069")
+async def test_a_call_that_runs_while_its_plugin_is_exchanged_ends_with_its_own_result(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    monkeypatch.setattr(trio, "story_gate", gate, raising=False)
+    edit(package, "Hello", inside="import trio; await trio.story_gate.wait()")
+    plugin: object = import_module("story_greeter").greeter
+    assert isinstance(plugin, Plugin)
+    with trio.fail_after(90):
+        async with open_harness(
+            profile="demo",
+            rows=ROWS,
+            home=tmp_path / "home",
+            cwd=tmp_path,
+            environ=ProcessEnviron({}),
+            plugins=[plugin],
+        ) as harness:
+            options = records.AgentOptions(provider="scripted", model="scripted")
+            handle = await harness.agents.create("chat", options=options, cwd=str(tmp_path))
+            said: list[str] = []
+
+            async def turn() -> None:
+                said.append(await greeted(harness, handle))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(turn)
+                await gate.reached.wait()
+                edit(package, "Salut")
+                news = await harness.live.reload("story_greeter")
+                assert news == News("reloaded", "'greeter' reloaded")
+                gate.open.set()
+            assert said == ["Hello, Ines"]
+            assert await greeted(harness, handle) == "Salut, Ines"

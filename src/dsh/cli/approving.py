@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from dsh.cli.screen import Screen
     from dsh.hooks import JsonValue, Next
 
-__all__ = ["AnswerLines", "Approver", "Reply", "TerminalLines", "block_of", "reply_of", "terminal"]
+__all__ = [
+    "AnswerLines",
+    "Approver",
+    "PromptPlace",
+    "Reply",
+    "TerminalLines",
+    "block_of",
+    "reply_of",
+    "terminal",
+]
 
 #: How long no key may have been pressed before an answer can begin, in seconds.
 QUIET: Final = 0.7
@@ -83,6 +92,18 @@ class AnswerLines(Protocol):
         ...
 
 
+class PromptPlace(Protocol):
+    """Who shows the prompt and knows that its line is open."""
+
+    def prompt(self, text: str) -> None:
+        """Show a prompt and leave its line open."""
+        ...
+
+    def end_prompt(self, *, typed: bool) -> None:
+        """The prompt is done with. `typed`: the person ended its line."""
+        ...
+
+
 @final
 class TerminalLines:
     """Lines from a terminal that nobody else reads meanwhile.
@@ -90,8 +111,11 @@ class TerminalLines:
     `plain`: leave paste mode alone, for terminals that know no escape sequences.
     """
 
-    def __init__(self, screen: Screen, *, fd: int = 0, plain: bool = False) -> None:
+    def __init__(
+        self, screen: Screen, place: PromptPlace, *, fd: int = 0, plain: bool = False
+    ) -> None:
         self._screen: Final = screen
+        self._place: Final = place
         self._fd: Final = fd
         self._paste: Final = ("", "") if plain else (PASTE_ON, PASTE_OFF)
 
@@ -104,14 +128,14 @@ class TerminalLines:
                 return None
             _set(self._fd, saved, on=termios.ICANON | termios.ECHO)
             on, off = self._paste
-            self._screen.say(on + prompt)
+            self._place.prompt(on + prompt)
             typed: bytes | None = None
             try:
                 await trio.lowlevel.wait_readable(self._fd)
                 typed = _read(self._fd)
             finally:
-                ended = typed is not None and typed.endswith(b"\n")
-                self._screen.say(off if ended else f"{off}\n")
+                self._screen.say(off)
+                self._place.end_prompt(typed=typed is not None and typed.endswith(b"\n"))
         if not typed:
             return None
         return typed.decode("utf-8", "replace").rstrip("\r\n")

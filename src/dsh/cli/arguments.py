@@ -8,21 +8,37 @@ from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from attrs import frozen
-from typing_extensions import override
 
 from dsh.boot import did_you_mean
+from dsh.cli.catalog_arguments import CatalogOptions, add_catalog, catalog_options
+from dsh.cli.chat_arguments import (
+    ChatOptions,
+    CompletionOptions,
+    NewPluginOptions,
+    add_chat,
+    chat_options,
+    completion_options,
+    new_plugin_options,
+)
+from dsh.cli.grammar import Commands, Parser, Shared, add_shared, common
 from dsh.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Color", "Command", "RunOptions", "SessionsOptions", "Shared", "read_arguments"]
+__all__ = [
+    "Command",
+    "DoctorOptions",
+    "PluginsOptions",
+    "RunOptions",
+    "SessionsOptions",
+    "grammar",
+    "read_arguments",
+]
 
-Color: TypeAlias = Literal["auto", "always", "never"]
 Action: TypeAlias = Literal["list", "show", "messages", "verify", "fork", "replay", "salvage", "rm"]
 
 ABOUT: Final = """\
@@ -32,6 +48,7 @@ An agent that works in your directory, with plugins you can check with mypy.
   export DEEPSEEK_API_KEY=...         then, in a project:
   dsh run "why does the test fail?"   read-only tools; anything else needs --allow
   dsh run --allow 'bash:pytest *' "run the tests and explain"
+  dsh chat                            a conversation: it asks before it changes anything
   dsh sessions list                   what was done here; every word is kept in a log
 """
 
@@ -67,18 +84,6 @@ SESSION is an id, the beginning of one, or `last`: the newest one of this direct
 
 
 @frozen(kw_only=True, slots=True)
-class Shared:
-    """Options that every command takes."""
-
-    debug: bool
-    color: Color
-    profile: str
-    config: Path | None
-    sets: tuple[str, ...]
-    cwd: Path | None
-
-
-@frozen(kw_only=True, slots=True)
 class RunOptions(Shared):
     """`dsh run`. `prompt` is `-` for standard input; None in the demo, which has its own."""
 
@@ -110,23 +115,35 @@ class SessionsOptions(Shared):
     new_id: str | None = None
 
 
-Command: TypeAlias = "RunOptions | SessionsOptions"
+@frozen(kw_only=True, slots=True)
+class PluginsOptions(Shared):
+    """`dsh plugins`. `order` is the event whose chain is asked for."""
+
+    order: str | None
+    json: bool
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, with mistakes as UsageError: one sentence, and where help is."""
+@frozen(kw_only=True, slots=True)
+class DoctorOptions(Shared):
+    """`dsh doctor`."""
 
-    @override
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see: {self.prog} --help")
-
-
-#: What argparse calls the holder of sub-commands; it has no public name.
-Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    json: bool
 
 
-def _parser(prog: str, about: str, epilog: str | None = None) -> _Parser:
-    return _Parser(
+Command: TypeAlias = (
+    RunOptions
+    | SessionsOptions
+    | PluginsOptions
+    | DoctorOptions
+    | ChatOptions
+    | NewPluginOptions
+    | CompletionOptions
+    | CatalogOptions
+)
+
+
+def _parser(prog: str, about: str, epilog: str | None = None) -> Parser:
+    return Parser(
         prog=prog,
         description=about,
         epilog=epilog,
@@ -135,37 +152,7 @@ def _parser(prog: str, about: str, epilog: str | None = None) -> _Parser:
     )
 
 
-def _shared(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("where it runs and with what")
-    group.add_argument("--profile", metavar="NAME", help="demo, headless or chat")
-    group.add_argument(
-        "--config",
-        metavar="FILE",
-        type=Path,
-        help="a composition in place of ./dsh.yml, accepted as it is",
-    )
-    group.add_argument(
-        "--set",
-        metavar="ID.path=value",
-        action="append",
-        default=[],
-        dest="sets",
-        help="set one configuration value of a row, as in agent-loop.maxParallelToolCalls=1",
-    )
-    group.add_argument(
-        "--cwd", metavar="DIR", type=Path, help="the workspace (default: this directory)"
-    )
-    group = parser.add_argument_group("what it shows")
-    group.add_argument("--debug", action="store_true", help="show tracebacks and details")
-    group.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="auto follows the terminal and NO_COLOR",
-    )
-
-
-def _add_run(commands: Commands) -> _Parser:
+def _add_run(commands: Commands) -> Parser:
     parser = commands.add_parser(
         "run",
         help="run one turn and print the answer",
@@ -194,7 +181,7 @@ def _add_run(commands: Commands) -> _Parser:
     parser.add_argument("--yolo", action="store_true", help="allow every tool call")
     parser.add_argument("--json", action="store_true", help="print session events, one a line")
     parser.add_argument("--verbose", action="store_true", help="a line per tool, also in a pipe")
-    _shared(parser)
+    add_shared(parser)
     return parser
 
 
@@ -211,11 +198,11 @@ def _add_sessions(commands: Commands) -> None:
         "list", help="the sessions of this directory, newest first", allow_abbrev=False
     )
     listing.add_argument("--all", action="store_true", dest="everywhere", help="of any directory")
-    _shared(listing)
+    add_shared(listing)
     show = actions.add_parser("show", help="what happened, turn by turn", allow_abbrev=False)
     show.add_argument("session", metavar="SESSION")
     show.add_argument("--turn", type=int, metavar="N", help="this turn only")
-    _shared(show)
+    add_shared(show)
     messages = actions.add_parser(
         "messages", help="what the model was sent: one JSON message a line", allow_abbrev=False
     )
@@ -223,13 +210,13 @@ def _add_sessions(commands: Commands) -> None:
     messages.add_argument(
         "--step", metavar="TURN.STEP", help="the request of this step (default: the newest)"
     )
-    _shared(messages)
+    add_shared(messages)
     verify = actions.add_parser(
         "verify", help="read every event and check the log's laws", allow_abbrev=False
     )
     verify.add_argument("session", nargs="?", metavar="SESSION")
     verify.add_argument("--all", action="store_true", dest="everywhere", help="every stored one")
-    _shared(verify)
+    add_shared(verify)
     _add_copying(actions)
 
 
@@ -243,22 +230,57 @@ def _add_copying(actions: Commands) -> None:
     where.add_argument("--turn", type=int, metavar="N", help="up to the end of this turn")
     where.add_argument("--at", type=int, metavar="SEQ", help="up to this event (default: newest)")
     fork.add_argument("--id", dest="new_id", metavar="ID", help="of the new session")
-    _shared(fork)
+    add_shared(fork)
     replay = actions.add_parser(
         "replay", help="run it again from its log; say what differs now", allow_abbrev=False
     )
     replay.add_argument("session", metavar="SESSION")
     replay.add_argument("--turn", type=int, metavar="N", help="this turn only")
-    _shared(replay)
+    add_shared(replay)
     salvage = actions.add_parser(
         "salvage", help="what a damaged log still gives, as a new session", allow_abbrev=False
     )
     salvage.add_argument("session", metavar="SESSION")
     salvage.add_argument("--id", dest="new_id", metavar="ID", help="of the new session")
-    _shared(salvage)
+    add_shared(salvage)
     remove = actions.add_parser("rm", help="delete sessions for good", allow_abbrev=False)
     remove.add_argument("session", nargs="+", metavar="SESSION")
-    _shared(remove)
+    add_shared(remove)
+
+
+def _add_looking(commands: Commands) -> None:
+    """The commands that look at the installation."""
+    plugins = commands.add_parser(
+        "plugins", help="what is mounted, and who listens to what", allow_abbrev=False
+    )
+    plugins.add_argument(
+        "--order", metavar="EVENT", help="who hears this event, in order: agent/pre-step"
+    )
+    plugins.add_argument("--json", action="store_true", help="one row a line")
+    add_shared(plugins)
+    doctor = commands.add_parser(
+        "doctor", help="is everything in order, and what is to do", allow_abbrev=False
+    )
+    doctor.add_argument("--json", action="store_true", help="one finding a line")
+    add_shared(doctor)
+
+
+def grammar() -> Parser:
+    """The whole grammar, as argparse has it."""
+    return _grammar()[0]
+
+
+def _grammar() -> tuple[Parser, Parser]:
+    """The parser of `dsh`, and the one of `dsh run`."""
+    parser = _parser("dsh", ABOUT, EXITS)
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    run = _add_run(commands)
+    add_chat(commands)
+    _add_sessions(commands)
+    _add_looking(commands)
+    add_catalog(commands)
+    return parser, run
 
 
 def read_arguments(arguments: Sequence[str]) -> Command:
@@ -266,11 +288,7 @@ def read_arguments(arguments: Sequence[str]) -> Command:
 
     Raises UsageError for anything argparse refuses, and SystemExit(0) after printing help.
     """
-    parser = _parser("dsh", ABOUT, EXITS)
-    parser.add_argument("--version", action="store_true", help="print the version")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    run = _add_run(commands)
-    _add_sessions(commands)
+    parser, run = _grammar()
     if not arguments:
         parser.print_help()
         raise SystemExit(2)
@@ -279,8 +297,25 @@ def read_arguments(arguments: Sequence[str]) -> Command:
     if unknown:
         raise UsageError(_unknown(unknown[0], str(given["command"] or ""), run.format_help()))
     if given["command"] is None:
-        parser.error("a command is missing: run or sessions")
-    return _sessions(given) if given["command"] == "sessions" else _run(given)
+        parser.error("a command is missing: run, chat, sessions, plugins, doctor or catalog")
+    match given["command"]:
+        case "sessions":
+            return _sessions(given)
+        case "chat":
+            return chat_options(given)
+        case "plugin":
+            return new_plugin_options(given)
+        case "completion":
+            return completion_options(given)
+        case "plugins":
+            order = cast("str | None", given["order"])
+            return PluginsOptions(**common(given), order=order, json=given["json"] is True)
+        case "doctor":
+            return DoctorOptions(**common(given), json=given["json"] is True)
+        case "catalog":
+            return catalog_options(given)
+        case _:
+            return _run(given)
 
 
 def _unknown(word: str, command: str, help_of_run: str) -> str:
@@ -300,12 +335,7 @@ def _run(given: dict[str, object]) -> RunOptions:
             'what should it do? write dsh run "PROMPT", or dsh run - to read it from standard input'
         )
     return RunOptions(
-        debug=given["debug"] is True,
-        color=cast("Color", given["color"]),
-        profile=profile,
-        config=cast("Path | None", given["config"]),
-        sets=tuple(cast("list[str]", given["sets"])),
-        cwd=cast("Path | None", given["cwd"]),
+        **common(given),
         prompt=prompt,
         provider=cast("str | None", given["provider"]),
         model=cast("str | None", given["model"]),
@@ -322,12 +352,7 @@ def _sessions(given: dict[str, object]) -> SessionsOptions:
     named = given.get("session")
     first, *others = cast("list[str]", named) if isinstance(named, list) else [named]
     return SessionsOptions(
-        debug=given["debug"] is True,
-        color=cast("Color", given["color"]),
-        profile=cast("str | None", given["profile"]) or "headless",
-        config=cast("Path | None", given["config"]),
-        sets=tuple(cast("list[str]", given["sets"])),
-        cwd=cast("Path | None", given["cwd"]),
+        **common(given),
         action=cast("Action", given["action"]),
         session=cast("str | None", first),
         step=cast("str | None", given.get("step")),

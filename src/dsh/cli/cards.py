@@ -25,6 +25,8 @@ __all__ = ["Outcome", "outcome_of", "seconds", "subject_of"]
 TELLING: Final = ("command", "path", "pattern", "query", "url")
 #: How the result of a program that failed says so, in its last line.
 EXIT_LINE: Final = re.compile(r"\[exit (?:status|code) (-?\d+)\]")
+#: Deciders that a person knows under another name.
+YOU: Final = {"terminal": "you"}
 FAILED_LINES: Final = 3
 MINUTE_TENTHS: Final = 600
 
@@ -68,7 +70,7 @@ def outcome_of(result: ev.tool.Result) -> Outcome:
     shown = FAILED_LINES if failed else 1
     preview = tuple(one_line(line.removeprefix("Error: ")) for line in lines[-shown:])
     if result.decided_by is not None and message.is_error:
-        summary = f"denied by {result.decided_by}"
+        summary = f"denied by {YOU.get(result.decided_by, result.decided_by)}"
     elif status is not None:
         summary = f"exit {status}"
     elif message.is_error:

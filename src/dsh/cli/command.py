@@ -12,7 +12,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from dsh.cli.arguments import Command, RunOptions, read_arguments
+from dsh.cli.arguments import Command, DoctorOptions, PluginsOptions, RunOptions, read_arguments
+from dsh.cli.catalog_arguments import CatalogOptions
+from dsh.cli.chat_arguments import ChatOptions, CompletionOptions, NewPluginOptions
 from dsh.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +43,30 @@ def _run(command: Command) -> int:
         from dsh.cli.run import run  # noqa: PLC0415
 
         return run(command)
+    if isinstance(command, PluginsOptions):
+        from dsh.cli.plugins import plugins  # noqa: PLC0415
+
+        return plugins(command)
+    if isinstance(command, DoctorOptions):
+        from dsh.cli.doctor import doctor  # noqa: PLC0415
+
+        return doctor(command)
+    if isinstance(command, ChatOptions):
+        from dsh.cli.chat import chat  # noqa: PLC0415
+
+        return chat(command)
+    if isinstance(command, NewPluginOptions):
+        from dsh.cli.new_plugin import new_plugin  # noqa: PLC0415
+
+        return new_plugin(command)
+    if isinstance(command, CompletionOptions):
+        from dsh.cli.completion import completion  # noqa: PLC0415
+
+        return completion(command)
+    if isinstance(command, CatalogOptions):
+        from dsh.cli.catalog import catalog  # noqa: PLC0415
+
+        return catalog(command)
     from dsh.cli.sessions import sessions  # noqa: PLC0415
 
     return sessions(command)

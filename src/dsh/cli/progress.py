@@ -43,6 +43,7 @@ class Progress:
         self._mid_line = False
         self._attempt_shown = False
         self._calls: dict[str, tuple[ev.tool.Call, int]] = {}
+        self._asked: dict[str, tuple[str, int]] = {}
         self._last_called: str | None = None
         self._began = 0
         self._steps = 0
@@ -59,6 +60,10 @@ class Progress:
                 self._called(call, event.time)
             case ev.tool.Result() as result:
                 self._returned(result, event.time)
+            case ev.approval.Asked(call_id=call_id, id=asked) if call_id is not None:
+                self._asked[asked] = (call_id, event.time)
+            case ev.approval.Decided(id=asked):
+                self._decided(asked, event.time)
             case ev.llm.Retry() as retry:
                 self._waits(retry)
             case ev.turn.Start():
@@ -70,6 +75,15 @@ class Progress:
             case _:
                 pass
 
+    def tool_shows(self, payload: ev.tools.Progress) -> None:
+        """What a running tool shows: its last line, on a terminal."""
+        if not self._lines:
+            return
+        lines = [line for line in payload.text.splitlines() if line.strip()]
+        if lines:
+            indent = " " * (NAME_CELLS + 3)
+            self.say(indent + clipped(one_line(lines[-1]), self._screen.width - len(indent)) + "\n")
+
     async def out_closed(self) -> OutletClosed:
         """Return when the stream's reader is gone, with the reason. Cancellable."""
         while self._failure is None:
@@ -80,6 +94,19 @@ class Progress:
         """Whole lines of our own on standard error, never in the middle of streamed text."""
         self._fresh_line()
         self._screen.say(text)
+
+    def prompt(self, text: str) -> None:
+        """Show a prompt and leave its line open, until `end_prompt`."""
+        self._fresh_line()
+        self._screen.say(text)
+        self._mid_line = True
+
+    def end_prompt(self, *, typed: bool) -> None:
+        """The prompt is done with. `typed`: the person ended its line."""
+        if typed:
+            self._mid_line = False
+        else:
+            self._fresh_line()
 
     def _text(self, text: str) -> None:
         if self._stream is None or not text:
@@ -119,6 +146,13 @@ class Progress:
         self._last_called = call.call_id
         if self._lines:
             self.say(self._row(call.name, subject_of(call)) + "\n")
+
+    def _decided(self, asked: str, time: int) -> None:
+        """A person's thinking is not the tool's time: let the call begin that much later."""
+        call_id, since = self._asked.pop(asked, (None, time))
+        if call_id is not None and call_id in self._calls:
+            call, began = self._calls[call_id]
+            self._calls[call_id] = (call, began + time - since)
 
     def _row(self, name: str, text: str) -> str:
         shown = one_line(name)

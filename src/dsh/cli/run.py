@@ -8,36 +8,26 @@ the last line).
 from __future__ import annotations
 
 import gc
-import logging
+import os
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
-from attrs import evolve
 
-from dsh.boot import (
-    DEMO_PROMPT,
-    PROFILES,
-    Plan,
-    Row,
-    demo_workspace,
-    furnish,
-    planned,
-    process_environ,
-)
+from dsh.boot import DEMO_PROMPT, process_environ
 from dsh.catalog import records
-from dsh.cli.failures import ContainedFailures, explained
+from dsh.cli.failures import explained
 from dsh.cli.inert import inert, one_line
 from dsh.cli.outlet import OutletClosed
+from dsh.cli.preparing import planned_for, show_contained, with_demo
 from dsh.cli.progress import reason_in_words
 from dsh.cli.screen import Screen, open_screen
 from dsh.cli.turn import Ended, TurnRun
 from dsh.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dsh.cli.arguments import RunOptions
 
 __all__ = ["run"]
@@ -52,12 +42,13 @@ def run(options: RunOptions) -> int:
     code = 1
     try:
         prompt = _prompt(options)
-        options = _with_demo(options, screen)
-        plan = _planned(options)
+        options = with_demo(options, screen)
+        plan = planned_for(options)
         gc.freeze()
         gc.enable()
         work = TurnRun(options, plan, prompt, screen)
-        _show_contained(work.progress.say, debug=options.debug)
+        work.leave = partial(_leave, options, screen)
+        show_contained(work.progress.say, debug=options.debug)
         ended = trio.run(work.run)
         # It is decided; a late Ctrl-C must not turn a finished run into a killed one.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -72,6 +63,16 @@ def run(options: RunOptions) -> int:
         (screen.say if work is None else work.progress.say)(text)
     screen.finish()
     return code
+
+
+def _leave(options: RunOptions, screen: Screen, ended: Ended) -> None:
+    """End the process as the run ended. The log is closed; only what ignores us still runs."""
+    try:
+        code = _finished(ended, options, screen)
+    except OutletClosed:
+        code = ended.code
+    screen.finish()
+    os._exit(code)
 
 
 def _prompt(options: RunOptions) -> str:
@@ -104,56 +105,6 @@ def _standard_input() -> str:
         raise UsageError(
             f"standard input is not UTF-8 (byte {error.start}); convert it first"
         ) from error
-
-
-def _with_demo(options: RunOptions, screen: Screen) -> RunOptions:
-    """Give the demo its workspace, and say first of all that its model is scripted."""
-    profile = PROFILES.get(options.profile)
-    if profile is None or not profile.scripted:
-        return options
-    screen.say(
-        "demo: the model is scripted; it plays the same lines whatever you ask, "
-        "but the tools and the log are real\n"
-    )
-    workspace = options.cwd if options.cwd is not None else demo_workspace()
-    furnish(workspace)
-    screen.say(f"workspace {workspace}\n")
-    return evolve(options, cwd=workspace)
-
-
-def _planned(options: RunOptions) -> Plan:
-    return planned(
-        options.config,
-        profile=options.profile,
-        rows=_permission_rows(options),
-        sets=options.sets,
-        cwd=options.cwd,
-    )
-
-
-def _permission_rows(options: RunOptions) -> tuple[Row, ...]:
-    """`--allow` and `--yolo` as rules of the permissions row, beside all others."""
-    rules: list[dict[str, object]] = []
-    for allowed in options.allow:
-        tool, colon, pattern = allowed.partition(":")
-        if not tool or (colon and not pattern):
-            raise UsageError(
-                f"--allow {allowed!r} names no {'pattern' if tool else 'tool'}; "
-                "write --allow bash or --allow 'bash:make *'"
-            )
-        rule: dict[str, object] = {"decision": "allow", "tool": tool}
-        rules.append({**rule, "pattern": pattern} if colon else rule)
-    if options.yolo:
-        rules.append({"decision": "allow", "tool": "*"})
-    return (Row(name="permissions", config={"rules": rules}),) if rules else ()
-
-
-def _show_contained(say: Callable[[str], None], *, debug: bool) -> None:
-    """Show what dsh's loggers report on standard error."""
-    logger = logging.getLogger("dsh")
-    logger.handlers[:] = [ContainedFailures(say, debug=debug)]
-    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
-    logger.propagate = False
 
 
 def _finished(ended: Ended, options: RunOptions, screen: Screen) -> int:

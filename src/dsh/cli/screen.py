@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 from dsh.cli.outlet import Outlet
 
 if TYPE_CHECKING:
-    from dsh.cli.arguments import Color
+    from dsh.cli.grammar import Color
     from dsh.seams.environ import Environ
 
 __all__ = ["Screen", "Style", "open_screen"]

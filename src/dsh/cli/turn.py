@@ -29,6 +29,8 @@ from dsh.errors import HarnessError
 from dsh.seams.persistence import PERSISTENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dsh.boot import Harness, Plan
     from dsh.cli.arguments import RunOptions
     from dsh.cli.screen import Screen
@@ -75,6 +77,9 @@ class TurnRun:
         self._session_id: str | None = None
         self._broken: OutletClosed | None = None
         self._culprit: str | None = None
+        self._ended: Ended | None = None
+        #: Says how it ended and ends the process, when plugins keep it from ending by itself.
+        self.leave: Callable[[Ended], None] | None = None
 
     async def run(self) -> Ended:
         """Run it. Raises whatever refused it; Ctrl-C and its kin end it as they should."""
@@ -82,12 +87,18 @@ class TurnRun:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._stopping.watch)
             with self._stopping.start:
-                async with mounted(self._plan, strict=True) as harness:
-                    ended = await self._in(harness)
+                async with mounted(self._plan, strict=True, held=self._held) as harness:
+                    ended = self._ended = await self._in(harness)
             nursery.cancel_scope.cancel()
         if ended is None:
             return Ended(code=self._stopped)
         return ended
+
+    def _held(self, _lines: tuple[str, ...]) -> None:
+        """Everything that can be undone is; what cannot has been named and must not hold us up."""
+        if self.leave is not None:
+            code = self._stopped if self._stopping.code is not None else EXIT_FAILED
+            self.leave(self._ended if self._ended is not None else Ended(code=code))
 
     @property
     def _stopped(self) -> int:
@@ -96,9 +107,11 @@ class TurnRun:
 
     async def _in(self, harness: Harness) -> Ended:
         harness.on(ev.session.EVENT)(self._saw)
+        harness.on(ev.tools.PROGRESS)(self._shown)
         harness.on(ev.agent.ERROR)(partial(self._failed, harness))
         if not self._options.json and self._screen.asks:
-            approver = Approver(self._screen, self.progress.say, TerminalLines(self._screen))
+            lines = TerminalLines(self._screen, self.progress)
+            approver = Approver(self._screen, self.progress.say, lines)
             await harness.kernel.mount(terminal(approver)).ready()
         place = await opened(harness, self._options, self._plan, self.progress.say, self._named)
         self.started = True
@@ -137,6 +150,11 @@ class TurnRun:
             outcome = await agent.ask(user_message(self._prompt))
             nursery.cancel_scope.cancel()
         return outcome
+
+    def _shown(self, payload: ev.tools.Progress) -> None:
+        agent = payload.exec.agent
+        if agent is not None and agent.id == self._session_id:
+            self.progress.tool_shows(payload)
 
     def _saw(self, payload: ev.session.Event) -> None:
         if payload.session.id != self._session_id:

@@ -1,0 +1,89 @@
+"""Completion scripts: made from the grammar, accepted by the shell."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from dsh.cli.arguments import read_arguments
+from dsh.cli.chat_arguments import PICK, ChatOptions, NewPluginOptions
+from dsh.cli.chat_words import completed, help_lines, parsed, unknown
+from dsh.cli.completion import script_for
+from dsh.cli.grammar_tree import tree
+
+
+def test_the_tree_has_every_command_and_option() -> None:
+    found = tree()
+    assert {"", "run", "chat", "sessions", "sessions show", "plugin new", "completion"} <= set(
+        found
+    )
+    assert {"--resume", "--plain", "--allow", "--color"} <= set(found["chat"].options)
+    assert {"--config", "--cwd"} <= set(found["run"].files)
+    assert found["sessions fork"].takes_session
+    assert not found["run"].takes_session
+
+
+@pytest.mark.holds("CL34")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_names_every_command_and_option(shell: str) -> None:
+    script = script_for(shell)
+    for node in tree().values():
+        for word in node.commands:
+            assert word in script
+        for option in node.options:
+            assert (option if shell != "fish" else f"-l '{option[2:]}'") in script
+
+
+@pytest.mark.holds("CL34")
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("dsh sessions sh", ["show"]),
+        ("dsh chat --pl", ["--plain"]),
+        ("dsh plugin n", ["new"]),
+        ("dsh run --profile d", ["demo"]),
+        ("dsh completion --h", ["--help"]),
+    ],
+)
+async def test_bash_completes_with_it(words: str, found: list[str]) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    listed = words.split()
+    program = (
+        f"{script_for('bash')}\nCOMP_WORDS=({words}); COMP_CWORD={len(listed) - 1}; _dsh\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    run = partial(trio.run_process, [bash, "--norc", "-c", program], capture_stdout=True)
+    done = await run()
+    assert done.stdout.decode().split() == found
+
+
+@pytest.mark.holds("CL28")
+def test_words_of_a_conversation() -> None:
+    assert parsed("/resume last") == ("resume", "last")
+    assert parsed("?") == ("help", "")
+    assert parsed("/etc/hosts is a file") is None
+    assert parsed("/help\nmore") is None
+    assert parsed("help") is None
+    assert unknown("help") is None
+    assert "did you mean 'help'" in (unknown("hepl") or "")
+    assert completed("/qu") == "/quit "
+    assert completed("/t") == "/t"  # tools, thinking
+    assert any(line.startswith("/later TEXT") for line in help_lines())
+
+
+@pytest.mark.holds("CL4")
+def test_every_option_of_chat_is_read() -> None:
+    options = read_arguments(["chat", "--plain", "--yolo", "--allow", "bash", "--resume"])
+    assert isinstance(options, ChatOptions)
+    assert (options.profile, options.resume, options.prompt) == ("chat", PICK, None)
+    assert (options.plain, options.yolo, options.allow) == (True, True, ("bash",))
+    other = read_arguments(["chat", "--profile", "demo", "--resume", "last", "hello"])
+    assert isinstance(other, ChatOptions)
+    assert (other.profile, other.resume, other.prompt) == ("demo", "last", "hello")
+    new = read_arguments(["plugin", "new", "a-b", "--in", "x", "--no-check"])
+    assert new == NewPluginOptions(name="a-b", into=Path("x"), check=False)

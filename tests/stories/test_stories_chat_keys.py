@@ -1,0 +1,186 @@
+"""The editor of a conversation: pastes, fast typing, words with a slash, choosing a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+import trio
+
+from dsh.catalog.records import LlmFailure
+from dsh.llm import ScriptedCall, ScriptEntry
+from dsh.testing.model_server import Gate, delta, open_model_server, sse_reply
+from dsh.testing.talking import talking
+
+if TYPE_CHECKING:
+    from dsh.testing.command_line import CommandLine
+    from dsh.testing.model_server import ModelServer
+    from dsh.testing.talking import Person
+
+DONE = ScriptEntry(text="Done.")
+
+
+def prompt_of(server: ModelServer) -> str:
+    """The last thing that the person said."""
+    body: dict[str, list[dict[str, str]]] = orjson.loads(server.requests[-1].body)
+    return [one["content"] for one in body["messages"] if one["role"] == "user"][-1]
+
+
+async def quits(person: Person) -> int:
+    await person.sees("idle")
+    await person.presses("\x04")
+    return await person.ended()
+
+
+@pytest.mark.holds("CL27")
+async def test_a_long_paste_is_folded_and_sent_whole(cli: CommandLine) -> None:
+    text = "\n".join(f"line {number} of a paste, ünïcode 修复" for number in range(140))
+    async with open_model_server([DONE], strict=True) as server:
+        async with talking(cli.talking_to(server)) as person:
+            await person.presses(f"\x1b[200~{text}\x1b[201~")
+            await person.sees("[pasted 140 lines #1: Ctrl-O unfolds]")
+            await person.presses("\r")
+            await person.sees("turn 1 done")
+            assert await quits(person) == 0
+        assert prompt_of(server) == text
+
+
+@pytest.mark.holds("CL27")
+async def test_a_paste_without_brackets_is_one_message(cli: CommandLine) -> None:
+    text = "\n".join(f"line {number}" for number in range(140))
+    async with open_model_server([DONE], strict=True) as server:
+        async with talking(cli.talking_to(server)) as person:
+            await person.presses(text.replace("\n", "\r"))
+            await person.sees("line 139")
+            await person.presses("\r")
+            await person.sees("turn 1 done")
+            assert await quits(person) == 0
+        assert prompt_of(server) == text
+
+
+@pytest.mark.holds("CL27")
+async def test_a_pasted_command_is_text_and_new_lines_can_be_typed(cli: CommandLine) -> None:
+    async with open_model_server([DONE, DONE], strict=True) as server:
+        async with talking(cli.talking_to(server)) as person:
+            await person.presses("\x1b[200~/quit\x1b[201~")
+            await person.presses("\r")
+            await person.sees("turn 1 done")
+            assert prompt_of(server) == "/quit"
+            await person.types("one")
+            await person.presses("\x1b\r")
+            await person.types("two\\")
+            await person.presses("\r")
+            await person.types("three")
+            await person.presses("\r")
+            await person.sees("turn 2 done")
+            assert await quits(person) == 0
+        assert prompt_of(server) == "one\ntwo\nthree"
+
+
+@pytest.mark.holds("CL20")
+async def test_six_hundred_chunks_while_somebody_types(cli: CommandLine) -> None:
+    words = [f"word{number}{' ' if number % 12 else chr(10)}" for number in range(600)]
+    half = trio.Event()
+    pieces = [delta(content=word) for word in words]
+    reply = sse_reply(*pieces[:300], Gate(half), *pieces[300:], delta("stop"))
+    draft = "ein Entwurf 修复舍入测试 und mehr"
+    async with open_model_server([reply], strict=True) as server:
+        here = cli.talking_to(server)
+        async with talking(here, rows=24) as person:
+            await person.sends("go")
+            await person.sees("word299")
+            for letter in draft:
+                await person.presses(letter)
+            half.set()
+            await person.sees("turn 1 done")
+            await person.sees(f"> {draft}")
+            written = len(person.raw)
+            await person.presses("\x03")
+            await person.sees_no(draft)
+            assert await quits(person) == 0
+        text = "".join(words)
+        assert [line for line in text.split("\n") if person.lines.count(line.rstrip()) != 1] == []
+    assert written <= 4 * len(text) + 6000  # the draft and its redraws are in it, too
+
+
+@pytest.mark.holds("CL28")
+async def test_words_with_a_slash(cli: CommandLine) -> None:
+    many = ScriptedCall(name="bash", arguments='{"command": "seq 1 40"}')
+    async with open_model_server([ScriptEntry(tools=(many,)), DONE, DONE], strict=True) as server:
+        here = cli.talking_to(server)
+        async with talking(here, "--session", "s1", "--allow", "bash") as person:
+            await person.sends("/hepl")
+            await person.sees("no command 'hepl'; did you mean 'help'? Nothing was sent")
+            await person.sends("/etc/hosts is a file")
+            await person.sees("turn 1 done")
+            await person.sees("39 more lines: /out 1")
+            await person.sends("/out 1")
+            await person.sees("\n17\n18\n19\n")
+            await person.sends("/context")
+            await person.sees("next request")
+            await person.sends("/tools")
+            await person.sees("bash   ")
+            await person.sends("/permissions")
+            await person.sees('"decision": "allow"')
+            await person.sends("/plugins")
+            await person.sees("agent-loop       active")
+            await person.sends("/thinking maybe")
+            await person.sees("/thinking takes on or off")
+            await person.presses("/qu")
+            await person.presses("\t")
+            await person.sees("> /quit")
+            await person.presses("\r")
+            assert await person.ended() == 0
+    assert len(server.requests) == 2
+
+
+@pytest.mark.holds("CL29")
+async def test_choosing_a_session_lists_the_damaged_one_with_its_reason(cli: CommandLine) -> None:
+    async with open_model_server([DONE] * 5, strict=True) as server:
+        here = cli.talking_to(server)
+        for name, prompt in (
+            ("broken", "x"),
+            ("alpha", "fix the rounding"),
+            ("beta", "add an invoice"),
+        ):
+            assert (await here.run("run", "--session", name, prompt)).code == 0
+        (log,) = (path for path in cli.home.rglob("*.jsonl") if "broken" in str(path))
+        log.write_bytes(b"no log\n")
+        async with talking(here, "--resume") as person:
+            await person.sees("[here (2)]")
+            await person.sees("fix the rounding")
+            await person.presses("\t")
+            await person.sees("[all (3)]")
+            await person.sees("broken   ")
+            await person.sees("unreadable: ")
+            await person.types("round")
+            await person.sees_no("add an invoice")
+            await person.presses("\r")
+            await person.sees("session alpha resumed after 1 turn")
+            await person.sees("> fix the rounding")
+            await person.sends("go on")
+            await person.sees("turn 2 done")
+            await person.sends("/resume be")
+            await person.sees("session beta resumed after 1 turn")
+            await person.sends("/new")
+            await person.sees("idle · ctx ~0")
+            assert await quits(person) == 0
+
+
+@pytest.mark.holds("CL7")
+async def test_the_wait_before_a_retry_counts_down(cli: CommandLine) -> None:
+    limited = ScriptEntry(
+        error=LlmFailure(
+            message="slow down", code="RATE_LIMIT", status=429, provider_retry_after_ms=2500
+        )
+    )
+    async with open_model_server([limited, DONE], strict=True) as server:
+        async with talking(cli.talking_to(server)) as person:
+            await person.sends("go")
+            await person.sees("try 2 of")
+            await person.sees("in 2 s")
+            await person.sees("in 1 s")
+            await person.sees("turn 1 done")
+            assert await quits(person) == 0
+        assert sum("slow down" in line for line in person.lines) == 1
