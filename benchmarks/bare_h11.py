@@ -88,8 +88,8 @@ async def one_step(connection: Connection, messages: list[dict[str, object]], me
         ]
     messages.append(message)
     for call in calls.values():
-        result = {"role": "tool", "tool_call_id": call["id"], "content": add(call["arguments"])}
-        messages.append(result)
+        content = add(call["arguments"])
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
     return bool(calls)
 
 

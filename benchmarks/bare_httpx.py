@@ -75,8 +75,8 @@ async def one_step(
         ]
     messages.append(message)
     for call in calls.values():
-        result = {"role": "tool", "tool_call_id": call["id"], "content": add(call["arguments"])}
-        messages.append(result)
+        content = add(call["arguments"])
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
     return bool(calls)
 
 
@@ -94,7 +94,10 @@ async def run(url: str, agents: int) -> None:
     """Run `agents` conversations at once and print the marks."""
     meter = Meter()
     async with (
-        httpx.AsyncClient(trust_env=False, timeout=60) as client,
+        # Without the bound of 100 connections, at which 128 agents would wait for each other.
+        httpx.AsyncClient(
+            trust_env=False, timeout=60, limits=httpx.Limits(max_connections=None)
+        ) as client,
         trio.open_nursery() as nursery,
     ):
         meter.ready()

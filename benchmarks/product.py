@@ -1,7 +1,8 @@
 """dsh through its public API: default plugins, a durable JSONL log, the openai-chat adapter.
 
-What comes in: a base URL and a number of agents. What goes out: the marks that `benchmarks`
-compares. The tool is the same cheap sum that the bare loops call; it is allowed by a rule, so the
+What comes in: a base URL (or a script) and a number of agents. What goes out: the marks that
+`benchmarks` compares, and with `--count` what each step did (counting costs time: never compare
+both). The tool is the same cheap sum that the bare loops call; it is allowed by a rule, so the
 permissions are on the road as they are for everyone.
 """
 
@@ -10,11 +11,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 from attrs import frozen
 
+from benchmarks.counting import Counting
 from benchmarks.meter import Meter
 from dsh import Context, Logged, define_tool, open_harness, plugin, required, user_message
 from dsh import catalog as ev
@@ -24,6 +26,10 @@ from dsh.tools import TOOLS, ToolRuntime
 if TYPE_CHECKING:
     from dsh.hooks.live import ToolRun
     from dsh.kernel import Plugin
+
+
+#: In place of a URL: the scripted model, and how many tool steps it asks for.
+SCRIPTED: Final = "scripted:"
 
 
 @frozen(kw_only=True)
@@ -66,18 +72,25 @@ def measured(meter: Meter) -> Plugin:
             meter.step()
 
         @ctx.on(ev.assistant.CHUNK)
-        def chunk(event: Logged[ev.assistant.Chunk]) -> None:
-            if isinstance(event.data.chunk, ev.records.TextDeltaChunk):
-                meter.chunk()
+        def chunk(_event: Logged[ev.assistant.Chunk]) -> None:
+            meter.chunk()
 
     return measure
 
 
 def rows(url: str, state: Path) -> tuple[Row, ...]:
-    """The headless profile's additions: the local server, the log's place, the tool's rule."""
-    provider = {"baseUrl": url}
+    """The headless profile's additions: the model, the log's place, the tool's rule.
+
+    `url` is a server's, or `scripted:N` for a scripted model that asks for N tool steps.
+    """
+    model = Row(name="openai-chat", config={"providers": {"bench": {"baseUrl": url}}})
+    if url.startswith(SCRIPTED):
+        calls = ({"name": "add", "arguments": {"left": 1, "right": 2}},)
+        steps = int(url.removeprefix(SCRIPTED))
+        lines = (*({"text": "Adding.", "tools": calls} for _ in range(steps)), {"text": "Done."})
+        model = Row(name="scripted", config={"script": lines})
     return (
-        Row(name="openai-chat", config={"providers": {"bench": provider}}),
+        model,
         Row(name="session-jsonl", config={"root": str(state / "sessions")}),
         Row(
             name="permissions",
@@ -87,9 +100,9 @@ def rows(url: str, state: Path) -> tuple[Row, ...]:
     )
 
 
-async def conversation(harness: Harness) -> None:
+async def conversation(harness: Harness, provider: str) -> None:
     """One agent's whole conversation."""
-    options = ev.records.AgentOptions(provider="bench", model="m")
+    options = ev.records.AgentOptions(provider=provider, model="m")
     handle = await harness.agents.create(options=options)
     outcome = await handle.agent.ask(user_message("Add, please."))
     await handle.aclose()
@@ -97,9 +110,10 @@ async def conversation(harness: Harness) -> None:
         raise SystemExit(f"the turn ended as {outcome.reason}")
 
 
-async def run(url: str, agents: int) -> None:
+async def run(url: str, agents: int, counting: Counting | None = None) -> None:
     """Run `agents` conversations at once and print the marks."""
-    meter = Meter()
+    meter = Meter(None if counting is None else counting.counts)
+    provider = "scripted" if url.startswith(SCRIPTED) else "bench"
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         async with (
@@ -108,18 +122,26 @@ async def run(url: str, agents: int) -> None:
             ) as harness,
             trio.open_nursery() as nursery,
         ):
+            meter.ready()
             for _ in range(agents):
-                nursery.start_soon(conversation, harness)
-    meter.tell()
+                nursery.start_soon(conversation, harness, provider)
+        logged = sum(log.stat().st_size for log in (state / "sessions").rglob("*.jsonl"))
+    meter.tell(logBytes=logged)
 
 
 def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description="dsh through its public API")
-    parser.add_argument("url")
+    parser.add_argument("url", help="of a chat-completions server, or scripted:N")
     parser.add_argument("--agents", type=int, default=1)
+    parser.add_argument("--count", action="store_true", help="count what each step does")
     options = parser.parse_args()
-    trio.run(run, options.url, options.agents)
+    if not options.count:
+        trio.run(run, options.url, options.agents)
+        return
+    counting = Counting()
+    with counting.installed():
+        trio.run(run, options.url, options.agents, counting, instruments=[counting])
 
 
 if __name__ == "__main__":

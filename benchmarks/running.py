@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast, final
@@ -18,9 +19,18 @@ from typing import TYPE_CHECKING, Final, cast, final
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
-__all__ = ["LOOPS", "ROOT", "ServerProcess", "Told", "command_cpu", "measured", "serving"]
+__all__ = [
+    "LOOPS",
+    "ROOT",
+    "ServerProcess",
+    "Told",
+    "command_cpu",
+    "environment",
+    "measured",
+    "serving",
+]
 
 #: The loops of a row; the first is the one that is compared with the others.
 LOOPS: Final = ("product", "bare_httpx", "bare_h11")
@@ -60,19 +70,22 @@ class ServerProcess:
             connection.close()
 
 
-def _environment() -> dict[str, str]:
-    """The machine's, with bytecode written: a start without it measures the compiler."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+def environment() -> dict[str, str]:
+    """The process's own, with bytecode written: a start without it measures the compiler."""
+    given = os.environ  # noqa: TID251 - for the children of a benchmark, not for dsh
+    kept = {name: value for name, value in given.items() if name != "PYTHONDONTWRITEBYTECODE"}
     above = kept.get("PYTHONPATH", "")
     return {**kept, "PYTHONPATH": f"{ROOT}{os.pathsep}{above}" if above else str(ROOT)}
 
 
 @contextmanager
-def serving(*, steps: int, calls: int = 1, chunks: int = 20) -> Iterator[ServerProcess]:
+def serving(
+    *, steps: int, calls: int = 1, chunks: int = 20
+) -> Generator[ServerProcess, None, None]:
     """A server that asks for `steps` tool steps of `calls` calls, then says `chunks` words."""
     command = [sys.executable, "-m", "benchmarks.server"]
     command += ["--steps", str(steps), "--calls", str(calls), "--chunks", str(chunks)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment())
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     try:
         if process.stdout is None:
             raise SystemExit("the server has no stdout")
@@ -87,24 +100,27 @@ def serving(*, steps: int, calls: int = 1, chunks: int = 20) -> Iterator[ServerP
 def measured(loop: str, url: str, *options: str) -> Told:
     """Run one loop in a process of its own. Raises CalledProcessError when it fails."""
     command = [sys.executable, "-m", f"benchmarks.{loop}", url, *options]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, check=True, env=_environment()
-    )
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment())
     return Told(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def command_cpu(*command: str) -> float:
-    """CPU seconds (user and system) of one command and its children. Raises when it fails."""
+    """CPU seconds (user and system) of one command and its children, whatever its exit code.
+
+    The command has a state directory of its own, and says nothing.
+    """
     watch = "import resource, subprocess, sys; "
-    watch += "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+    watch += "quiet = subprocess.DEVNULL; "
+    watch += "subprocess.run(sys.argv[1:], check=False, stdout=quiet, stderr=quiet); "
     watch += "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
     watch += "print(used.ru_utime + used.ru_stime)"
-    done = subprocess.run(
-        [sys.executable, "-c", watch, *command],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env=_environment(),
-        cwd=ROOT,
-    )
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [sys.executable, "-c", watch, *command],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            env={**environment(), "DSH_HOME": home, "TMPDIR": home},
+            cwd=ROOT,
+        )
     return float(done.stdout)
