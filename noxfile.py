@@ -68,12 +68,27 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def cycles(session: nox.Session) -> None:
+    """Mount and unmount each of our plugins ten thousand times, and draw thousands of examples."""
+    session.install("-e", ".[codegen]", *group("test"))
+    env = {"DSH_CYCLES": "10000", "DSH_EXAMPLES": "5000"}
+    session.run("pytest", "-q", "tests/boot/test_boot_cycles.py", "tests/kernel", env=env)
+
+
+@nox.session
 def lowest(session: nox.Session) -> None:
     """The lower bounds of pyproject.toml really work."""
     wanted = list(PYPROJECT["project"]["dependencies"])
     wanted += PYPROJECT["project"]["optional-dependencies"]["codegen"] + group("test")
     session.install("-e", ".[codegen]", *lowest_bounds(wanted))
     session.run("pytest", "-q", *(session.posargs or LOWEST))
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Kill real processes, cut and flip logs; prints kills and losses."""
+    session.install("-e", ".[codegen]", *group("test"))
+    session.run("pytest", "-q", "-s", "tests/faults", *(session.posargs or ("--kills", "504")))
 
 
 @nox.session
@@ -93,6 +108,8 @@ def bench(session: nox.Session) -> None:
     session.install(".")
     env = {"PYTHONDONTWRITEBYTECODE": ""}
     session.run("python", "-m", "benchmarks", *session.posargs, env=env)
+    small = [option for option in session.posargs if option == "--small"]
+    session.run("python", "-m", "benchmarks.session", *small, env=env)
 
 
 @nox.session

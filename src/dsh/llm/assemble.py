@@ -69,7 +69,7 @@ class Assembler:
 
     def push(self, chunk: StreamChunk) -> None:
         """Fold one chunk. Raises InvariantError for something that is no chunk of the catalog."""
-        if chunk.__class__ is TextDeltaChunk:
+        if type(chunk) is TextDeltaChunk:
             partial = self._partials.get(chunk.index)
             if partial is not None:
                 # Nearly every chunk of a reply; the same as `_texts` does.

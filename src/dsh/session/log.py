@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar, final, overload
+from typing import TYPE_CHECKING, Final, TypeVar, cast, final, overload
 
 from typing_extensions import override
 
@@ -158,7 +158,7 @@ class Session(live.Session):
         Raises InvalidAppend (nothing changed), ReentrantAppend, SessionClosed, and what a
         projection raises (nothing changed).
         """
-        if surface is not None or not isinstance(payload, AnyDurable):
+        if surface is not None or not isinstance(cast("object", payload), AnyDurable):
             refuse_foreign(payload, surface)
         if self._publishing:
             raise ReentrantAppend(

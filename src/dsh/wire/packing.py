@@ -55,7 +55,7 @@ def _piece_if_continues(before: StoredEvent, event: StoredEvent) -> str | None:
     ):
         return None
     chunk, last = new.chunk, old.chunk
-    if chunk.__class__ is TextDeltaChunk and last.__class__ is TextDeltaChunk:
+    if type(chunk) is TextDeltaChunk and type(last) is TextDeltaChunk:
         return chunk.text if chunk.index == last.index else None
     match chunk, last:
         case (ReasoningDeltaChunk(index=index, text=text), ReasoningDeltaChunk(index=same)):

@@ -151,7 +151,7 @@ class ReplyDecoder:
             delta = choice.get("message")
         if isinstance(delta, dict):
             content = delta.get("content")
-            if content.__class__ is str and content and len(delta) == 1 and self._text_index >= 0:
+            if type(content) is str and content and len(delta) == 1 and self._text_index >= 0:
                 # The shape of nearly every chunk of a reply; the same as `_take_delta` does.
                 self._texts.append(content)
                 self._out.append(TextDeltaChunk(index=self._text_index, text=content))
