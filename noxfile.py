@@ -15,12 +15,16 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.4.15"
-nox.options.sessions = ["generate", "lint", "types", "tests", "lowest"]
+nox.options.sessions = ["generate", "lint", "types", "tests", "stories", "lowest"]
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CODE = ("src", "codegen", "plugins", "tests", "benchmarks", "noxfile.py")
+#: Tests that start real processes, kill them, or measure; they have a session of their own.
+STORIES = ("tests/stories", "tests/faults", "tests/bench")
+#: Two workers: as many as the smallest machine has cores. One file stays in one worker.
+WORKERS = ("-n", "2", "--dist", "loadfile")
 #: What the `lowest` session runs inside plain `nox`; `nox -s lowest -- tests plugins` runs all.
 LOWEST = ("tests/wire", "tests/session", "tests/loop", "tests/cli", "plugins")
 
@@ -64,7 +68,23 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The ordinary tests; `nox -s tests -- tests/kernel -x` runs some."""
     session.install("-e", ".[codegen]", "hatchling", *group("test"), *group("types"))
-    session.run("pytest", *session.posargs)
+    others = [f"--ignore={folder}" for folder in STORIES]
+    session.run("pytest", "-q", *(session.posargs or (*WORKERS, *others)))
+
+
+@nox.session
+def stories(session: nox.Session) -> None:
+    """The command as people run it, on real sockets, terminals and disks; faults, small."""
+    session.install("-e", ".[codegen]", "hatchling", *group("test"), *group("types"))
+    session.run("pytest", "-q", *(session.posargs or (*WORKERS, *STORIES)))
+
+
+@nox.session
+def simulation(session: nox.Session) -> None:
+    """Ten thousand seeded lives of an agent under faults; `-- 0:500` takes other seeds."""
+    session.install("-e", ".[codegen]", *group("test"))
+    seeds = session.posargs[0] if session.posargs else "0:10000"
+    session.run("pytest", "-q", "tests/loop/test_loop_simulation.py", env={"DSH_SEEDS": seeds})
 
 
 @nox.session

@@ -73,7 +73,8 @@ def test_a_step_costs_the_same_whatever_came_before_it(rows: Rows) -> None:
     """Counted, not timed: anything that walks the history calls something for each part of it."""
     for count in ("Python calls", "native calls", "turns of the event loop"):
         row = rows[f"{count} a step"]
-        assert number(row, "late") <= number(row, "early") * 1.03, row
+        # A reply may arrive in one read more, which is one turn.
+        assert number(row, "late") <= number(row, "early") * 1.03 + 1, row
 
 
 def test_a_step_takes_few_turns_of_the_event_loop(rows: Rows) -> None:

@@ -108,7 +108,8 @@ async def test_json_is_the_log_as_read_back_line_by_line(cli: CommandLine, works
     reader = RowReader()
     _header, *rows = path.read_bytes().splitlines()
     unpacked = [encode_line(event).decode() for row in rows for event in reader.read(row)]
-    assert len(unpacked) > len(rows), "this log has packed rows"
+    unsealed = [row for row in rows if row.startswith(b"{") or b"," in row]
+    assert len(unpacked) > len(unsealed), "this log has packed rows"
     assert first.lines + second.lines == unpacked
     assert [orjson.loads(line)["seq"] for line in unpacked] == list(range(len(unpacked)))
 

@@ -52,7 +52,22 @@ async def test_a_wrong_key_is_named_and_not_shown(cli: CommandLine) -> None:
 @pytest.mark.holds("CL10")
 async def test_an_unreachable_server(cli: CommandLine) -> None:
     here = cli.having(DEEPSEEK_API_KEY="k", DEEPSEEK_BASE_URL=NO_ONE)
-    refused(await here.run("run", "hi"), "TRANSPORT", "http://127.0.0.1:9", code=1)
+    policy = '{"mode":"normal","maxRetries":0}'
+    once = ("--set", f'openai-chat.providers={{"deepseek":{{"retryPolicy":{policy}}}}}')
+    refused(await here.run("run", *once, "hi"), "TRANSPORT", "http://127.0.0.1:9", code=1)
+
+
+@pytest.mark.holds("CL10")
+async def test_an_unreachable_server_is_tried_again_and_each_try_is_told(cli: CommandLine) -> None:
+    here = cli.having(DEEPSEEK_API_KEY="k", DEEPSEEK_BASE_URL=NO_ONE)
+    policy = '{"mode":"normal","maxRetries":2,"initialDelayMs":1,"maxDelayMs":2}'
+    twice = ("--set", f'openai-chat.providers={{"deepseek":{{"retryPolicy":{policy}}}}}')
+    ran = await here.run("run", *twice, "hi")
+    *tries, last = ran.err.splitlines()[1:]
+    assert ran.code == 1
+    told = [line.split(" in ")[0] for line in tries]
+    assert told == ["TRANSPORT, try 2 of 3", "TRANSPORT, try 3 of 3"]
+    assert last.startswith("dsh: the turn failed: TRANSPORT: cannot connect to http://127.0.0.1:9")
 
 
 @pytest.mark.holds("CL10")

@@ -95,7 +95,7 @@ async def test_debug_shows_the_traceback_of_a_contained_failure(having: CommandL
     [
         ("acme.guard", 1, ("nobody caught me", "plugin 'acme.guard', in refuse at", "py:13")),
         ("acme.answer", 1, ("'acme.answer' answered int to 'agent/pre-step'", "Enter or Reject")),
-        ("acme.start", 2, ("c.yml:1:3: plugin 'acme.start' failed: no such thing",)),
+        ("acme.start", 2, ("c.yml:1:3: plugin 'acme.start' failed: ", ": no such thing")),
         ("acme.unused", 2, ("acme.unused", "py:27", "listener")),
     ],
 )
