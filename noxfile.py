@@ -101,7 +101,7 @@ def lowest(session: nox.Session) -> None:
     wanted = list(PYPROJECT["project"]["dependencies"])
     wanted += PYPROJECT["project"]["optional-dependencies"]["codegen"] + group("test")
     session.install("-e", ".[codegen]", *lowest_bounds(wanted))
-    session.run("pytest", "-q", *(session.posargs or LOWEST))
+    session.run("pytest", "-q", *(session.posargs or (*WORKERS, *LOWEST)))
 
 
 @nox.session

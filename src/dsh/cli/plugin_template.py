@@ -22,7 +22,7 @@ name = "dsh-NAME"
 version = "0.1.0"
 description = "A plugin for dsh"
 requires-python = ">=3.11"
-dependencies = ["dsh-trio>=0.1", "attrs>=24.2"]
+dependencies = ["dsh-trio>=0.1", "attrs>=24.3"]
 
 [project.optional-dependencies]
 test = ["pytest>=8.2", "pytest-trio>=0.8", "mypy>=1.14"]

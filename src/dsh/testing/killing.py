@@ -134,7 +134,7 @@ class Killer:
         self._cwd.mkdir(parents=True)
         self._home.mkdir()
         rows = store_rows(self._backend, self._home)
-        settings = [
+        settings: list[dict[str, object]] = [
             {"id": row.name, "name": row.name, "config": dict(row.config), "disabled": row.disabled}
             for row in rows
         ]

@@ -141,8 +141,8 @@ class _Weather:
     async def _act(self, house: TestHouse, handle: AgentHandle, plug: Fiber) -> Fiber:
         agent, chance = handle.agent, self._chance
         what = chance.choice(
-            ("prompt", "prompt", "prompt", "prompt", "steer", "inject", "cancel", "take back", "maintain",
-             "reload", "wake", "clear")
+            ("prompt", "prompt", "prompt", "prompt", "steer", "inject", "cancel", "take back",
+             "maintain", "reload", "wake", "clear")
         )  # fmt: skip
         self._life.meet(what)
         match what:
