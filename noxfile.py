@@ -49,7 +49,7 @@ def generate(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style, floors, and the freshness of the generated files."""
-    session.install("-e", ".[codegen]", *group("lint"))
+    session.install("-e", ".[codegen,chat]", *group("lint"))
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports")

@@ -1,7 +1,7 @@
 """Which front a conversation gets: the window where a terminal can be redrawn, else plain lines.
 
 What comes in: the screen, the environment, `--plain`. What goes out: a front. The editor's library
-is imported here and only for the window.
+is imported here and only for the window; it is the extra `chat`, and plain lines do without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dsh.cli.screen import Screen
     from dsh.seams.environ import Environ
 
-__all__ = ["chosen_front"]
+__all__ = ["chosen_front", "editor_is_there"]
 
 COLUMNS_MIN: Final = 30
 ROWS_MIN: Final = 6
@@ -39,6 +39,9 @@ def chosen_front(
         or _too_small()
     ):
         return PlainFront(screen, prompts=input_is_terminal and screen.out.is_terminal), False
+    if not editor_is_there():
+        screen.say("plain lines; for the editor: pip install 'dsh-trio[chat]'")
+        return PlainFront(screen, prompts=True), False
     # Imported here: 0.2 s that only the window needs.
     from prompt_toolkit.history import FileHistory  # noqa: PLC0415
 
@@ -48,6 +51,15 @@ def chosen_front(
     history = plan.places.state / "history"
     history.touch(mode=0o600)
     return ChatWindow(colored=screen.colored, term=term, history=FileHistory(str(history))), True
+
+
+def editor_is_there() -> bool:
+    """Whether the extra `chat` is installed."""
+    try:
+        import prompt_toolkit.history  # noqa: F401, PLC0415
+    except ImportError:
+        return False
+    return True
 
 
 def _too_small() -> bool:
