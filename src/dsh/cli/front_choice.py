@@ -40,7 +40,7 @@ def chosen_front(
     ):
         return PlainFront(screen, prompts=input_is_terminal and screen.out.is_terminal), False
     if not editor_is_there():
-        screen.say("plain lines; for the editor: pip install 'dsh-trio[chat]'")
+        screen.say("plain lines; for the editor: pip install 'dsh-trio[chat]'\n")
         return PlainFront(screen, prompts=True), False
     # Imported here: 0.2 s that only the window needs.
     from prompt_toolkit.history import FileHistory  # noqa: PLC0415
