@@ -262,7 +262,10 @@ async def test_a_cancelled_command_is_gone_with_its_children_quickly(terminal: T
 
 
 HARNESS = """
-import sys, trio
+import signal, sys, trio
+# Whoever started the tests may have had these ignored, which a child inherits.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from dsh_plugins.shell.local import LocalShell
 from dsh_plugins.shell.reaper import Reaper
 
