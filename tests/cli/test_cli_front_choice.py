@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def test_the_editor_is_there_exactly_when_its_library_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert editor_is_there()
-    monkeypatch.setitem(sys.modules, "prompt_toolkit.history", None)
+    monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     assert not editor_is_there()

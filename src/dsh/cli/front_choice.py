@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from dsh.cli.plain_front import PlainFront
@@ -55,11 +56,7 @@ def chosen_front(
 
 def editor_is_there() -> bool:
     """Whether the extra `chat` is installed."""
-    try:
-        import prompt_toolkit.history  # noqa: F401, PLC0415
-    except ImportError:
-        return False
-    return True
+    return find_spec("prompt_toolkit") is not None
 
 
 def _too_small() -> bool:
