@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CYCLES = int(process_environ().get("DSH_CYCLES") or 12)
-ROOMS = ("sessions", "agents", "llm", "tools", "system-prompt", "agent-loop")
+ROOMS = ("sessions", "agents", "llm", "tools", "system-prompt", "loops", "agent-loop")
 OURS = sorted(
     entry.name
     for entry in entry_points(group="dsh.plugins")
@@ -110,7 +110,8 @@ async def test_nothing_is_left_of_any_plugin_of_ours(tmp_path: Path, name: str) 
             await cycle(harness, name)
         await harness.kernel.settled()
         await wait_all_tasks_blocked(0.2)
-        before, objects = census(harness), counted()
+        objects = counted()  # collects first: what earlier tests left must not be counted as ours
+        before = census(harness)
         for _ in range(CYCLES):
             await cycle(harness, name)
         await wait_all_tasks_blocked()
