@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILE_MAX, FUNCTION_MAX = 400, 60
+KEPT_MAX = 300_000
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "manager", "misc", "util"}
 PURE = (
     "src/dsh/hooks",
@@ -61,6 +63,20 @@ def test_files_and_functions_are_short() -> None:
                         f"{path}:{node.lineno}: {node.name} has {length} lines; "
                         f"split it below {FUNCTION_MAX} at a thought"
                     )
+    report(complaints)
+
+
+def test_everything_kept_is_text_of_a_size_that_can_be_reviewed() -> None:
+    kept = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if kept.returncode != 0:
+        pytest.skip("not a git checkout: nothing says which files are kept")
+    complaints: list[str] = []
+    for name in filter(None, kept.stdout.decode().split("\0")):
+        data = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b""
+        if b"\0" in data:
+            complaints.append(f"{name}:1: binary; keep what it is made from")
+        if len(data) > KEPT_MAX:
+            complaints.append(f"{name}:1: {len(data)} bytes; keep what makes it")
     report(complaints)
 
 
