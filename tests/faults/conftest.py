@@ -9,5 +9,6 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--kills N`: how many houses to kill in all, in place of a few."""
+    """`--kills N`: how many houses to kill, in place of a few; `--doing WORD`: only such."""
     parser.addoption("--kills", type=int, default=None, help="houses to kill with kill -9, in all")
+    parser.addoption("--doing", default=None, help="kill only houses that are doing this")

@@ -29,10 +29,11 @@ async def test_killed_houses_lost_nothing_that_was_acknowledged(
     backend: Backend, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     wanted = request.config.getoption("--kills", default=None)
+    only = request.config.getoption("--doing", default=None)
     each = 2 if wanted is None else -(-int(str(wanted)) // (len(DOING) * len(BACKENDS)))
     losses: list[str] = []
     async with open_killer(tmp_path, backend) as killer:
-        for doing in DOING:
+        for doing in DOING if only is None else (str(only),):
             kills = Kills()
             for part in instants(doing, seed=each):
                 await killer.kill(doing, part, kills)

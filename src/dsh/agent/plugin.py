@@ -34,7 +34,7 @@ class AgentsDeps:
 @plugin(name="agents", deps=AgentsDeps, provides=(AGENTS,))
 async def agents_plugin(ctx: Context, _config: None, deps: AgentsDeps) -> None:
     """Provide `AGENTS`."""
-    agents = Agents(core_of(ctx))
+    agents = Agents(core_of(ctx), deps.sessions)
 
     async def initiators() -> Callable[[], Awaitable[None]]:
         return agents.initiators.aclose

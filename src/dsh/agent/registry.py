@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dsh.hooks import EffectHandle
     from dsh.hooks.live import Agent
     from dsh.kernel import Context, CoreContext
+    from dsh.session import Sessions
 
 __all__ = ["AGENTS", "Agents", "Entry"]
 
@@ -65,8 +66,9 @@ class Entry:
 class Agents:
     """The service. One per house; the loop serves it."""
 
-    def __init__(self, core: CoreContext) -> None:
+    def __init__(self, core: CoreContext, sessions: Sessions) -> None:
         self._core: Final = core
+        self._sessions: Final = sessions
         self._factory: AgentFactory | None = None
         self._live: dict[str, Agent] = {}
         self.initiators: Final = Initiators()
@@ -142,6 +144,40 @@ class Agents:
         return await self._serving().resume(
             ResumeAgent(
                 session_id=session_id, options=options, setup=setup, parent=parent, owner=owner
+            )
+        )
+
+    async def fork(
+        self,
+        source: Agent,
+        *,
+        session_id: str | None = None,
+        boundary: int | None = None,
+        options: records.AgentOptions | None = None,
+        setup: Setup | None = None,
+        owner: Context | None = None,
+    ) -> AgentHandle:
+        """A new agent whose session begins as that of `source`, a live agent, does.
+
+        `boundary` is the seq of the last event to take over, at which no turn may be open; None
+        takes the newest such one, also while a turn of the source runs. `options` default to the
+        source's; the rest is as for `create`. The child has its parent's workspace and nothing of
+        what waits in its inbox; the source is not touched and need not be idle. Raises
+        SessionError SESSION_NOT_LIVE for an agent that was closed, INVALID_BOUNDARY or OPEN_TURN
+        for a boundary that is none, and what `create` raises. Cancelled: no child is left.
+        """
+        fork = self._sessions.plan_fork(source.session, child_id=session_id, boundary=boundary)
+        child = fork.header
+        return await self.make(
+            CreateAgent(
+                session_id=child.id,
+                options=source.options if options is None else options,
+                cwd=child.cwd,
+                setup=setup,
+                owner=owner,
+                seed=fork.seed,
+                parent_session=child.parent_session,
+                agent_preset=child.agent_preset,
             )
         )
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from dsh.catalog import session as session_events
 from dsh.errors import SessionError, SessionExists, SessionNotFound
 from dsh.kernel import Context, CoreContext, ServiceKey, core_of, plugin
-from dsh.session.fork import forked
+from dsh.session.fork import Fork, forked
 from dsh.session.projections import Projection, ProjectionSet
 from dsh.session.seeds import seeded
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dsh.catalog.records import SessionHeader
     from dsh.hooks import EffectHandle, Scope
+    from dsh.hooks.live import Session as AnySession
     from dsh.session.log import Session
     from dsh.wire import StoredEvent
 
@@ -87,30 +88,44 @@ class Sessions:
         )
 
     def fork(
-        self, source: Session | str, *, child_id: str | None = None, boundary: int | None = None
+        self,
+        source: AnySession | str,
+        *,
+        child_id: str | None = None,
+        boundary: int | None = None,
     ) -> Session:
         """Make a private session that begins as `source`, a live session or its id, does.
 
         `boundary` is the last seq to take over; None: the newest at which no turn is open. What
         waits in the parent's inbox stays there. The parent is not touched; a stored session is
-        forked through its store (`dsh.seams.persistence.fork_stored`). Raises SessionExists when
-        the child's id is live, SessionNotFound for an unknown id, SessionError SESSION_NOT_LIVE
-        for an object that was detached, and what `dsh.session.forked` raises.
+        forked through its store (`dsh.session.fork_log`). Raises SessionExists when the child's id
+        is live, SessionNotFound for an unknown id, SessionError SESSION_NOT_LIVE for an object
+        that was detached, and what `dsh.session.forked` raises.
         """
+        fork = self.plan_fork(source, child_id=child_id, boundary=boundary)
+        return self.prepare(fork.header, seed=fork.seed)
+
+    def plan_fork(
+        self,
+        source: AnySession | str,
+        *,
+        child_id: str | None = None,
+        boundary: int | None = None,
+    ) -> Fork:
+        """What `fork` would make, while no child exists yet. Raises what `fork` raises."""
         child = f"session-{uuid4().hex}" if child_id is None else child_id
         if child in self._entries:
             raise SessionExists(f"a session {child!r} is live already; choose another id")
         parent = self._live_source(source)
-        fork = forked(
+        return forked(
             parent.header,
             parent.events,
             child_id=child,
             created_at=self._core.clock.now_ms(),
             boundary=boundary,
         )
-        return self.prepare(fork.header, seed=fork.seed)
 
-    def _live_source(self, source: Session | str) -> Session:
+    def _live_source(self, source: AnySession | str) -> Session:
         session_id = source if isinstance(source, str) else source.id
         found = self.get(session_id)
         if found is None and isinstance(source, str):
