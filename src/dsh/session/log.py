@@ -20,9 +20,9 @@ from dsh.errors import InvalidAppend, ReentrantAppend, SessionClosed, SessionErr
 from dsh.hooks import AnyDurable, CoreLogOnly, CoreSurface, Logged, LogOnly, Scope, live
 from dsh.session.messages import Derived
 from dsh.session.projections import Fold, Projection, ProjectionSet
+from dsh.session.retained import Retained, Snapshot
 from dsh.session.rules import checked_sources, refuse_broken_rewrite, refuse_foreign
 from dsh.session.surface import Surface, SurfaceFault
-from dsh.session.view import Snapshot
 from dsh.session.writer import LogWriter
 from dsh.wire import (
     StoredEvent,
@@ -67,11 +67,12 @@ class Session(live.Session):
     ) -> None:
         self._header: Final = header
         self._now_ms: Final = now_ms
-        self._events: Final[list[StoredEvent]] = []
+        self._events: Final = Retained()
+        self._next_seq = 0
         self._surface: Final = Surface()
-        self._derived: Final = Derived(self._events, self._surface)
+        self._derived: Final = Derived(self._events.at, self._surface)
         self._units: Final = ProjectionSet() if units is None else units
-        self._fold: Final = Fold(self._units, self._events)
+        self._fold: Final = Fold(self._units, lambda: Snapshot(self._events))
         self._request_header: EpochHeader | None = None
         self._request_context: request.RouteContext | None = None
         self.writer: Final = LogWriter(header.id)
@@ -104,7 +105,7 @@ class Session(live.Session):
     @property
     @override
     def next_seq(self) -> int:
-        return len(self._events)
+        return self._next_seq
 
     @property
     @override
@@ -194,9 +195,9 @@ class Session(live.Session):
         """
         if self.live:
             raise InvalidAppend(f"session {self.id} is live and takes no seed any more")
-        if event.seq != len(self._events):
+        if event.seq != self._next_seq:
             raise InvalidAppend(
-                f"the seed of session {self.id} has seq {event.seq}, not {len(self._events)}"
+                f"the seed of session {self.id} has seq {event.seq}, not {self._next_seq}"
             )
         payload = event.data
         if isinstance(payload, UnknownEvent) and event.surface_op is None:
@@ -300,7 +301,7 @@ class Session(live.Session):
         sources: Sequence[int] | None,
     ) -> StoredEvent:
         token = payload.TOKEN
-        seq = len(self._events)
+        seq = self._next_seq
         cited = None
         if op is not None or sources is not None or isinstance(payload, CoreSurface):
             cited = self._check_surface(payload, op, sources, seq)
@@ -338,7 +339,8 @@ class Session(live.Session):
                 except (SurfaceFault, codec.CodecError) as fault:
                     raise InvalidAppend(f"{name} at seq {seq}: {fault}") from None
                 if isinstance(payload, tool.Result):
-                    refuse_broken_rewrite(payload, [self._events[node] for node in hidden], seq=seq)
+                    replaced = [self._events.at(node) for node in hidden]
+                    refuse_broken_rewrite(payload, replaced, seq=seq)
                 return checked_sources(payload, sources, seq=seq, hidden=hidden)
 
     def _encoded(self, payload: AnyDurable, seq: int) -> bytes:
@@ -351,6 +353,7 @@ class Session(live.Session):
         states = self._fold.candidate(event) if self._units.concerned(event.type) else ()
         # From here on nothing may raise: the event is committed.
         self._events.append(event)
+        self._next_seq += 1
         if states:
             self._fold.commit(states)
         if event.surface_op is not None:

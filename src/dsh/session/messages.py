@@ -14,7 +14,7 @@ from dsh.catalog.records import TextBlock
 from dsh.session.surface import Surface
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from dsh.catalog.records import Message
     from dsh.wire import StoredEvent
@@ -55,10 +55,10 @@ def derive(events: Iterable[StoredEvent]) -> tuple[Message, ...]:
 class Derived:
     """The derived messages of one growing log: a derivation costs what was added since the last."""
 
-    __slots__ = ("_events", "_generation", "_messages", "_seen", "_snapshot", "_surface")
+    __slots__ = ("_event_at", "_generation", "_messages", "_seen", "_snapshot", "_surface")
 
-    def __init__(self, events: Sequence[StoredEvent], surface: Surface) -> None:
-        self._events = events
+    def __init__(self, event_at: Callable[[int], StoredEvent], surface: Surface) -> None:
+        self._event_at = event_at
         self._surface = surface
         self._generation = surface.generation
         self._seen = 0
@@ -76,7 +76,7 @@ class Derived:
         if self._seen < len(nodes):
             before = len(self._messages)
             for place in range(self._seen, len(nodes)):
-                message = message_of(self._events[nodes[place]])
+                message = message_of(self._event_at(nodes[place]))
                 if message is not None:
                     self._messages.append(message)
             self._seen = len(nodes)

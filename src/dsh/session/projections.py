@@ -14,7 +14,7 @@ from attrs import field, frozen
 from dsh.errors import HarnessError, InvariantError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dsh.wire import StoredEvent
 
@@ -115,7 +115,7 @@ class Fold:
 
     __slots__ = ("_events", "_states", "_units")
 
-    def __init__(self, units: ProjectionSet, events: Sequence[StoredEvent]) -> None:
+    def __init__(self, units: ProjectionSet, events: Callable[[], Iterable[StoredEvent]]) -> None:
         self._units: Final = units
         self._events: Final = events
         self._states: dict[Registered, object] = {}
@@ -147,7 +147,7 @@ class Fold:
         unit = registered.unit
         state = unit.init()
         wanted = None if unit.events is None else {token.name for token in unit.events}
-        for event in self._events:
+        for event in self._events():
             if wanted is None or event.type in wanted:
                 state = _applied(unit, state, event)
         self._states[registered] = state

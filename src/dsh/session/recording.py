@@ -100,7 +100,7 @@ class _Listener:
         self._recording: Final = recording
         self._events: Final = events
         self._surface: Final = Surface()
-        self._derived: Final = Derived(events, self._surface)
+        self._derived: Final = Derived(events.__getitem__, self._surface)
         self._header: EpochHeader | None = None
         self._turn = self._step = self._start = 0
         self._steps: dict[int, tuple[RecordedRequest, ...]] = {}
