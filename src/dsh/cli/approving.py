@@ -27,7 +27,7 @@ from dsh.kernel import Context, Late, Plugin, late, plugin
 from dsh.seams.approval import SESSION_RULES, SessionRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Mapping
 
     from dsh.cli.screen import Screen
     from dsh.hooks import JsonValue, Next
@@ -257,7 +257,8 @@ def _placed(piece: str, indent: int, *, first: bool) -> str:
 class Approver:
     """Shows a question, reads lines until one answers it. `say` writes whole lines of our own.
 
-    `other` takes a line that is no answer; without it, the person is told what an answer is.
+    `shown` returns when everything that came before the question can be read. `other` takes a line
+    that is no answer; without it, the person is told what an answer is.
     """
 
     def __init__(
@@ -266,11 +267,13 @@ class Approver:
         say: Callable[[str], None],
         lines: AnswerLines,
         *,
+        shown: Callable[[], Awaitable[None]],
         other: Callable[[str], None] | None = None,
     ) -> None:
         self._screen: Final = screen
         self._say: Final = say
         self._lines: Final = lines
+        self._shown: Final = shown
         self._other: Final = other
 
     async def ask(
@@ -281,6 +284,7 @@ class Approver:
         offer = None
         if rules is not None:
             offer = rules.offer(agent, tool, question.arguments)
+        await self._shown()
         self._say(block_of(question, self._screen, offer))
         while (line := await self._lines.line("approve> ")) is not None:
             reply = reply_of(line, offered=offer is not None)

@@ -128,7 +128,9 @@ class _Chat:
         wish = _as_run(self._options)
         talk = Talk(harness, self._plan, wish, self._front, self._screen, COMMANDS)
         talk.listen()
-        approver = Approver(self._screen, self.say, self._front, other=talk.submit)
+        approver = Approver(
+            self._screen, self.say, self._front, shown=talk.behind.shown, other=talk.submit
+        )
         await harness.kernel.mount(terminal(approver)).ready()
         if wish.resume != PICK:
             await talk.open(wish)  # what refuses it is said before anything is drawn

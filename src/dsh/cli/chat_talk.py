@@ -16,6 +16,7 @@ import trio
 from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
+from dsh.cli.behind_log import BehindLog
 from dsh.cli.chat_words import parsed, unknown
 from dsh.cli.failures import explained
 from dsh.cli.front import Hands, View
@@ -76,6 +77,8 @@ class Talk:
         self._nursery: trio.Nursery | None = None
         self._idle = trio.Event()
         self._serial: Final = trio.Lock()
+        #: What is shown of the session waits for its log.
+        self.behind: Final = BehindLog()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -99,6 +102,7 @@ class Talk:
             self._session_id, self.transcript = id_before, transcript
             raise
         self.place = place
+        self.behind.follow(place.session.writer)
         self._steered, self._later = {}, {}
         if place.stored:
             self._tell_last_turn(place)
@@ -109,6 +113,7 @@ class Talk:
         """Close the session's log. Cancelled: it goes on being closed, and nobody waits for it."""
         if self.place is not None:
             await self.place.handle.aclose()
+            self.behind.release()
             self.place = None
 
     def hands(self) -> Hands:
@@ -158,7 +163,8 @@ class Talk:
 
     def _saw(self, payload: ev.session.Event) -> None:
         if payload.session.id == self._session_id:
-            self.transcript.see(payload.event.data, payload.event.time)
+            event = payload.event
+            self.behind.act(event.seq, partial(self.transcript.see, event.data, event.time))
             if isinstance(payload.event.data, ev.user.Message):
                 self._steered.pop(payload.event.data.message.id, None)
                 self._later.pop(payload.event.data.message.id, None)
@@ -169,7 +175,8 @@ class Talk:
         if not isinstance(payload.error, HarnessError):
             culprit = self.harness.blamed(payload.error)
             if culprit is not None:
-                self.front.print(f"!! raised by {inert(culprit)}")
+                line = f"!! raised by {inert(culprit)}"
+                self.behind.after(partial(self.front.print, line))
         if self.debug:
             self.front.page(inert("".join(traceback.format_exception(payload.error))))
 
@@ -193,6 +200,7 @@ class Talk:
         session = self.harness.service(SESSIONS).get(handle.agent.id)
         if handle.agent.id == self._session_id and session is not None:
             self.place = Opened(handle=handle, session=session, stored=session.next_seq)
+            self.behind.follow(session.writer)
 
     def hear_news(self, news: News) -> None:
         """A plugin or the composition was edited: say what came of it."""

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EventLines"]
 
-#: The store takes events within 20 ms; looking again meanwhile costs one comparison.
-LOOK_SECONDS: Final = 0.005
-
 
 @final
 class EventLines:
@@ -32,9 +29,10 @@ class EventLines:
         self._session: Final = session
         self._next = first
         self._grew = trio.Event()
+        session.writer.on_news(self.nudge)
 
     def nudge(self) -> None:
-        """The session grew. Never blocks, never raises."""
+        """The session grew, or its store did. Never blocks, never raises."""
         self._grew.set()
 
     async def run(self) -> None:
@@ -42,9 +40,7 @@ class EventLines:
         while True:
             await self._grew.wait()
             self._grew = trio.Event()
-            while self._next < self._session.next_seq:
-                self.print_stored()
-                await trio.sleep(LOOK_SECONDS)
+            self.print_stored()
 
     def print_stored(self) -> None:
         """Print what the store has and was not printed yet. Raises OutletClosed."""

@@ -8,12 +8,14 @@ standard output is gone it says so through `out_closed`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import trio
 
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.cli.behind_log import BehindLog
 from dsh.cli.cards import outcome_of, seconds, subject_of
 from dsh.cli.inert import cells, clipped, inert, one_line
 from dsh.cli.outlet import OutletClosed
@@ -48,9 +50,15 @@ class Progress:
         self._began = 0
         self._steps = 0
         self._spent = Spent()
+        #: What is shown of the session waits for its log, if it was told whose.
+        self.behind: Final = BehindLog()
 
     def see(self, event: Logged[AnyDurable]) -> None:
-        """Show one event, if it is one that people look at."""
+        """Show one event, if it is one that people look at, when its log has it."""
+        if self._stream is not None or type(event.data) is not ev.assistant.Chunk:
+            self.behind.act(event.seq, partial(self._see, event))
+
+    def _see(self, event: Logged[AnyDurable]) -> None:
         match event.data:
             case ev.assistant.Chunk(chunk=records.TextDeltaChunk(text=text)):
                 self._text(text)
@@ -82,7 +90,8 @@ class Progress:
         lines = [line for line in payload.text.splitlines() if line.strip()]
         if lines:
             indent = " " * (NAME_CELLS + 3)
-            self.say(indent + clipped(one_line(lines[-1]), self._screen.width - len(indent)) + "\n")
+            text = indent + clipped(one_line(lines[-1]), self._screen.width - len(indent)) + "\n"
+            self.say(text)
 
     async def out_closed(self) -> OutletClosed:
         """Return when the stream's reader is gone, with the reason. Cancellable."""
@@ -91,7 +100,11 @@ class Progress:
         return self._failure
 
     def say(self, text: str) -> None:
-        """Whole lines of our own on standard error, never in the middle of streamed text."""
+        """Whole lines of our own on standard error, after what waits to be shown."""
+        self.behind.after(partial(self.say_now, text))
+
+    def say_now(self, text: str) -> None:
+        """The same, at once. Never in the middle of a line of streamed text."""
         self._fresh_line()
         self._screen.say(text)
 
@@ -138,14 +151,14 @@ class Progress:
     def _cut(self) -> None:
         """Text of an attempt that left no reply: say that nobody will read it again."""
         if self._attempt_shown:
-            self.say("(cut off; the model will not see this)\n")
+            self.say_now("(cut off; the model will not see this)\n")
             self._attempt_shown = False
 
     def _called(self, call: ev.tool.Call, time: int) -> None:
         self._calls[call.call_id] = (call, time)
         self._last_called = call.call_id
         if self._lines:
-            self.say(self._row(call.name, subject_of(call)) + "\n")
+            self.say_now(self._row(call.name, subject_of(call)) + "\n")
 
     def _decided(self, asked: str, time: int) -> None:
         """A person's thinking is not the tool's time: let the call begin that much later."""
@@ -170,14 +183,14 @@ class Progress:
         if self._lines:
             self._card(call, result, took)
         elif self._verbose:
-            self.say(
+            self.say_now(
                 f"{call.turn}.{call.step} {one_line(call.name)} {subject_of(call)}: "
                 f"{outcome.summary}, {took}\n"
             )
         if outcome.denied_by is not None and not self._lines:
             # Also in a pipe: a denial is why the answer may be poorer than expected.
             said = "".join(outcome.preview[:1])
-            self.say(f"denied {one_line(call.name)} by {one_line(outcome.denied_by)}: {said}\n")
+            self.say_now(f"denied {one_line(call.name)} by {one_line(outcome.denied_by)}: {said}\n")
 
     def _card(self, call: ev.tool.Call, result: ev.tool.Result, took: str) -> None:
         outcome = outcome_of(result)
@@ -186,13 +199,13 @@ class Progress:
         hidden = f"{dot}{outcome.hidden} more lines" if outcome.hidden else ""
         summary = self._screen.styled(outcome.summary, "red" if outcome.failed else "plain")
         indent = " " * (NAME_CELLS + 3)
-        self.say(f"{indent}{name}{summary}{dot}{took}{hidden}\n")
+        self.say_now(f"{indent}{name}{summary}{dot}{took}{hidden}\n")
         if outcome.denied_by is not None:
             # With its remedy, whole: a person has to be able to read and copy it.
-            self.say(f"{indent}{' '.join(outcome.preview)}\n")
+            self.say_now(f"{indent}{' '.join(outcome.preview)}\n")
             return
         for line in outcome.preview:
-            self.say(indent + clipped(line, self._screen.width - len(indent)) + "\n")
+            self.say_now(indent + clipped(line, self._screen.width - len(indent)) + "\n")
 
     def _waits(self, retry: ev.llm.Retry) -> None:
         self._cut()
@@ -202,7 +215,7 @@ class Progress:
         status = f" ({retry.failure.status})" if retry.failure.status is not None else ""
         wait = seconds(int(retry.delay_ms))
         by = f" [{retry.plugin}]" if retry.plugin is not None else ""
-        self.say(
+        self.say_now(
             f"{one_line(retry.failure.code)}{status}, {tries} in {wait}{by}: "
             f'"{one_line(retry.failure.message)}"\n'
         )
@@ -216,7 +229,7 @@ class Progress:
         steps = "1 step" if self._steps == 1 else f"{self._steps} steps"
         how = f"turn {end.turn} {reason_in_words(end.reason)}"
         parts = [how, steps, seconds(time - self._began), *self._spent.in_words()]
-        self.say(f"-- {dot.join(parts)} --\n")
+        self.say_now(f"-- {dot.join(parts)} --\n")
 
 
 class Spent:

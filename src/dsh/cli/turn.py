@@ -72,7 +72,7 @@ class TurnRun:
         stream = screen.out if screen.out.is_terminal else screen.err
         shown = stream if stream.is_terminal and not options.json else None
         self.progress: Final = Progress(screen, stream=shown, verbose=options.verbose)
-        self._stopping: Final = Stopping(self.progress.say, screen.finish)
+        self._stopping: Final = Stopping(self.progress.say_now, self._last_words)
         self._lines: EventLines | None = None
         self._session_id: str | None = None
         self._broken: OutletClosed | None = None
@@ -100,6 +100,10 @@ class TurnRun:
             code = self._stopped if self._stopping.code is not None else EXIT_FAILED
             self.leave(self._ended if self._ended is not None else Ended(code=code))
 
+    def _last_words(self) -> None:
+        self.progress.behind.release()
+        self._screen.finish()
+
     @property
     def _stopped(self) -> int:
         code = self._stopping.code
@@ -111,15 +115,19 @@ class TurnRun:
         harness.on(ev.agent.ERROR)(partial(self._failed, harness))
         if not self._options.json and self._screen.asks:
             lines = TerminalLines(self._screen, self.progress)
-            approver = Approver(self._screen, self.progress.say, lines)
+            approver = Approver(
+                self._screen, self.progress.say, lines, shown=self.progress.behind.shown
+            )
             await harness.kernel.mount(terminal(approver)).ready()
         place = await opened(harness, self._options, self._plan, self.progress.say, self._named)
         self.started = True
+        self.progress.behind.follow(place.session.writer)
         try:
             outcome = await self._ask(place)
         finally:
             with trio.CancelScope(shield=True):
                 await place.handle.aclose()
+            self.progress.behind.release()
             self._print_rest()
         code = self._code(outcome.reason)
         if self._broken is not None:

@@ -16,7 +16,7 @@ from dsh.errors import InvariantError, SessionClosed, StorageFailed
 from dsh.kernel import Exclusive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dsh.catalog.records import SessionHeader
     from dsh.wire import StoredEvent
@@ -77,6 +77,10 @@ class LogWriter:
         #: True from the first `aclose` on; the session refuses appends then. Read only.
         self.closed = False
         self._failure: Exception | None = None
+        #: True while the store does not take rows: from a write that failed to the next that did
+        #: not. Read only.
+        self.refused = False
+        self._news: list[Callable[[], None]] = []
         self._wake = trio.Event()
         self._dirty = trio.Event()
         self._writing = Exclusive()
@@ -94,6 +98,17 @@ class LogWriter:
     def pending(self) -> int:
         """How many events the store has not taken yet."""
         return len(self._events)
+
+    def has_written(self, seq: int) -> bool:
+        """Whether this committed event survives the death of the process, or never will."""
+        return not self._events or seq < self._events[0].seq
+
+    def on_news(self, listener: Callable[[], None]) -> None:
+        """Call this whenever the store took rows or refused them, for as long as the writer lives.
+
+        It may not append to the session. What it raises is logged.
+        """
+        self._news.append(listener)
 
     def admit(self, event: StoredEvent, encoded: bytes | None) -> None:
         """Take one committed event. Called by the session inside `append`; never blocks."""
@@ -220,10 +235,15 @@ class LogWriter:
                 return
             try:
                 await sink.append(events, encoded=encoded)
+                self.refused = False
+            except Exception:
+                self.refused = True
+                raise
             finally:
                 # The sink says how far it came: a cancellation may arrive after the rows were
                 # written, and rows must be neither lost nor written twice.
                 self._forget_stored(sink)
+                self._tell()
 
     def _forget_stored(self, sink: LogSink) -> None:
         stored = 0
@@ -234,6 +254,13 @@ class LogWriter:
         if stored:
             del self._events[:stored], self._encoded[:stored]
             self._count_write()
+
+    def _tell(self) -> None:
+        for listener in self._news:
+            try:
+                listener()
+            except Exception:  # noqa: BLE001  who looks on must not fail the write
+                _log.warning("session %s: a view failed", self._session_id, exc_info=True)
 
     def _count_write(self) -> None:
         self._written += 1

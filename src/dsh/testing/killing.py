@@ -13,7 +13,6 @@ import random
 import subprocess
 import sys
 import termios
-import time
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -44,7 +43,7 @@ from dsh.testing.model_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator
 
     from dsh.testing.lives import Backend
     from dsh.testing.model_server import Answer
@@ -166,18 +165,15 @@ class Killer:
         before = len(self._server.requests)
         (self._home / "effects").unlink(missing_ok=True)
         ended, shown = await self._lived(life, terminal=doing == "streaming")
-        kills.killed += ended.killed_ns is not None
-        kills.ended += ended.killed_ns is None
+        kills.killed += ended.killed
+        kills.ended += not ended.killed
         found = Found(
             client=_lines(Path(life.out)),
             effects=_lines(self._home / "effects"),
             shown=shown,
             requests=self._server.requests[before:],
-            killed_ns=ended.killed_ns,
-            waited=ended.waited,
-            words=WORDS,
         )
-        if ended.killed_ns is None:
+        if not ended.killed:
             self._spans[doing] = max(self._spans[doing] * 0.9, 0.1)
         elif found.nothing:
             self._spans[doing] = min(self._spans[doing] * 1.2, 10.0)
@@ -196,30 +192,34 @@ class Killer:
             case _:
                 return (doing,)
 
-    async def _lived(
-        self, life: Life, *, terminal: bool
-    ) -> tuple[Ended, Sequence[tuple[int, bytes]]]:
+    async def _lived(self, life: Life, *, terminal: bool) -> tuple[Ended, bytes]:
         if not terminal:
-            return await self._told(life), ()
+            return await self._told(life), b""
         leader, follower = pty.openpty()
         modes = termios.tcgetattr(follower)
         modes[1] &= ~termios.OPOST
         termios.tcsetattr(follower, termios.TCSANOW, modes)
-        shown: list[tuple[int, bytes]] = []
+        os.set_blocking(leader, False)
+        shown = bytearray()
 
-        async def look() -> None:
+        def look() -> None:
+            with suppress(OSError):
+                while piece := os.read(leader, 65536):
+                    shown.extend(piece)
+
+        async def watch() -> None:
             while True:
                 await trio.lowlevel.wait_readable(leader)
-                with suppress(OSError):
-                    shown.append((time.monotonic_ns(), os.read(leader, 65536)))
+                look()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(look)
+            nursery.start_soon(watch)
             ended = await self._told(evolve(life, out=os.ttyname(follower)))
             nursery.cancel_scope.cancel()
+        look()  # what it wrote in its last moment
         os.close(follower)
         os.close(leader)
-        return ended, shown
+        return ended, bytes(shown)
 
     async def _told(self, life: Life) -> Ended:
         assert self._zygote.stdin is not None

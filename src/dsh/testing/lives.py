@@ -46,7 +46,6 @@ __all__ = ["Backend", "Ended", "Life", "store_rows"]
 Backend: TypeAlias = Literal["jsonl", "sqlite"]
 #: How long the body of the tool `mark` takes, so that some of them are killed inside.
 BODY_SECONDS: Final = 0.004
-LOOK_SECONDS: Final = 0.002
 #: Tokens of context of a model that must compact.
 WINDOW: Final = 4000
 
@@ -75,15 +74,10 @@ class Life:
 
 @frozen(kw_only=True)
 class Ended:
-    """How a life ended: killed at `killed_ns` (monotonic), or by itself with an exit code.
+    """How a life ended: by the kill, or by itself with an exit code."""
 
-    `waited` are pairs of moments and nanoseconds: for how long processor and disk had kept it
-    waiting by then.
-    """
-
-    killed_ns: int | None
+    killed: bool
     code: int
-    waited: list[tuple[int, int]]
 
 
 def store_rows(backend: Backend, home: Path) -> tuple[Row, ...]:
@@ -105,38 +99,13 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             _live(life)
-        waited = _waited_until(time.monotonic_ns() + int(life.delay * 1e9), pid)
+        time.sleep(life.delay)
         # Not waited for yet, so the number is still this child's, even if it has ended.
-        killed = time.monotonic_ns()
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-        by_us = os.WIFSIGNALED(status)
-        ended = Ended(
-            killed_ns=killed if by_us else None,
-            code=os.waitstatus_to_exitcode(status),
-            waited=waited,
-        )
+        ended = Ended(killed=os.WIFSIGNALED(status), code=os.waitstatus_to_exitcode(status))
         sys.stdout.buffer.write(orjson.dumps(asdict(ended)) + b"\n")
         sys.stdout.buffer.flush()
-
-
-def _waited_until(end_ns: int, pid: int) -> list[tuple[int, int]]:
-    """Sleep until `end_ns`, and note every few milliseconds how long the process was held up.
-
-    That is: ready to run and without a processor, as the system counts it, or asleep in a call to
-    the disk, as far as these looks see it.
-    """
-    samples: list[tuple[int, int]] = []
-    counted, state = Path(f"/proc/{pid}/schedstat"), Path(f"/proc/{pid}/stat")
-    in_disk, last = 0, time.monotonic_ns()
-    while (now := time.monotonic_ns()) < end_ns:
-        with suppress(OSError, IndexError, ValueError):  # not every system tells this
-            if state.read_text(encoding="ascii").rpartition(")")[2].split()[0] == "D":
-                in_disk += now - last
-            samples.append((now, in_disk + int(counted.read_text(encoding="ascii").split()[1])))
-        last = now
-        time.sleep(min(LOOK_SECONDS, (end_ns - now) / 1e9))
-    return samples
 
 
 def _warm_up() -> None:

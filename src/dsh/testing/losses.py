@@ -7,7 +7,6 @@ kills nothing.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, cast
 
 import orjson
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Kills", "judged_copies"]
 
-#: A screen may be this far ahead of the log.
-AHEAD_NS: Final = 20_000_000
-_WORD: Final = re.compile(r"w(\d+)\.")
 #: Events of the turn that the scenario `first-writes` stores.
 WHOLE_TURN: Final = 11
 
@@ -44,9 +40,8 @@ class Kills:
     acknowledged: int = 0
     bodies: int = 0
     compactions: int = 0
-    #: Time that the machine let it run, and by the clock.
-    ahead_ms: float = 0.0
-    ahead_by_clock_ms: float = 0.0
+    #: Bytes of text that stood on screens.
+    shown: int = 0
     losses: list[str] = field(factory=list[str])
 
     def line(self, name: str) -> str:
@@ -55,9 +50,7 @@ class Kills:
             f"{name}: {self.killed} kills, {len(self.losses)} losses; "
             f"{self.ended} had ended before, {self.resumed} resumed, "
             f"{self.compactions} compactions, {self.acknowledged} things acknowledged, "
-            f"{self.bodies} of them tool bodies; "
-            f"the screen was at most {self.ahead_ms:.1f} ms ahead of the log "
-            f"({self.ahead_by_clock_ms:.1f} with waiting for processor and disk)"
+            f"{self.bodies} of them tool bodies, {self.shown} bytes of text shown"
         )
 
 
@@ -67,36 +60,17 @@ class Found:
 
     client: Sequence[bytes]
     effects: Sequence[bytes]
-    shown: Sequence[tuple[int, bytes]]
+    shown: bytes
     requests: Sequence[RecordedRequest]
-    killed_ns: int | None
-    waited: Sequence[tuple[int, int]] = ()
-    #: How many words the model had to say.
-    words: int = 0
 
     @property
     def nothing(self) -> bool:
         """Whether it was killed before anybody heard of it."""
         return not (self.client or self.effects or self.requests)
 
-    def held_up(self, since: int) -> int:
-        """For how many nanoseconds of the time since then processor or disk kept it waiting."""
-        before = [held for moment, held in self.waited if moment <= since]
-        return self.waited[-1][1] - (before[-1] if before else 0) if self.waited else 0
-
-    def _showed_for(self, since: int) -> int:
-        """For how long after `since` it went on showing words, if there were more to show.
-
-        A model that says a word every few milliseconds shows whether the process ran at all.
-        """
-        shown = b"".join(piece for _, piece in self.shown).decode("utf-8", "replace")
-        if self.killed_ns is None or _last_word(shown) >= self.words - 1:
-            return (self.killed_ns or since) - since
-        return self.shown[-1][0] - since
-
     def without_log(self) -> list[str]:
         """The losses if no log is there: everything that was told."""
-        told = (*self.client, *self.effects, *self.requests)
+        told = (*self.client, *self.effects, *self.requests, *self.shown.split())
         return [f"no log, but {len(told)} things were told"] if told else []
 
     def missing_in(self, log: StoredLog, kills: Kills) -> list[str]:
@@ -125,7 +99,7 @@ class Found:
                 summaries -= 1
             else:
                 losses.append(f"request {place} left and the log does not explain it")
-        return losses + self._screen_ahead(log, kills)
+        return losses + self._shown_and_lost(log, kills)
 
     def _client_missing(self, log: StoredLog) -> list[str]:
         losses: list[str] = []
@@ -137,35 +111,19 @@ class Found:
                 losses.append(f"the client saw seq {seq}, which the log has not like that")
         return losses
 
-    def _screen_ahead(self, log: StoredLog, kills: Kills) -> list[str]:
-        """Words that stood on the screen and are not in the log."""
-        logged = _last_word(
-            "".join(
-                event.data.chunk.text
-                for event in log.events
-                if isinstance(event.data, ev.assistant.Chunk)
-                and isinstance(event.data.chunk, records.TextDeltaChunk)
-            )
-        )
-        text = b""
-        for moment, piece in self.shown:
-            text += piece
-            if self.killed_ns is None or _last_word(text.decode("utf-8", "replace")) <= logged:
-                continue
-            by_clock = self.killed_ns - moment
-            ahead = min(by_clock - self.held_up(moment), self._showed_for(moment))
-            kills.ahead_by_clock_ms = max(kills.ahead_by_clock_ms, by_clock / 1e6)
-            kills.ahead_ms = max(kills.ahead_ms, ahead / 1e6)
-            if ahead > AHEAD_NS:
-                return [f"text shown {ahead / 1e6:.1f} ms before the kill is not in the log"]
-            break
-        kills.acknowledged += len(self.shown)
-        return []
-
-
-def _last_word(text: str) -> int:
-    found = _WORD.findall(text)
-    return int(found[-1]) if found else -1
+    def _shown_and_lost(self, log: StoredLog, kills: Kills) -> list[str]:
+        """Text that stood on the screen must be in the log, to the byte."""
+        kills.shown += len(self.shown)
+        text = "".join(
+            event.data.chunk.text
+            for event in log.events
+            if isinstance(event.data, ev.assistant.Chunk)
+            and isinstance(event.data.chunk, records.TextDeltaChunk)
+        ).encode()
+        shown = self.shown.rstrip(b"\n")  # the end of its line is ours
+        if text.startswith(shown):
+            return []
+        return [f"{shown[-40:]!r} was shown and is not in the log, whose text ends {text[-40:]!r}"]
 
 
 def _sent(events: Sequence[StoredEvent]) -> list[list[str]]:
