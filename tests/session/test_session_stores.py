@@ -20,11 +20,11 @@ from dsh.errors import (
     SessionUnreadable,
 )
 from dsh.seams.persistence import SessionPersistence
-from dsh.session import ProjectionSet, Session, interrupted_closers, verify
+from dsh.session import ProjectionSet, Session, fork_log, interrupted_closers, verify
 from dsh.session.seeds import seeded
 from dsh.testing import LogWriting, MemoryStore
 from dsh.testing.logs import header
-from dsh.wire import StoredEvent, UnknownEvent, encode_line, encode_payload
+from dsh.wire import BLOB_BYTES, StoredEvent, UnknownEvent, encode_line, encode_payload
 from dsh_plugins.session_jsonl import JsonlStore
 from dsh_plugins.session_sqlite import SqliteStore
 
@@ -275,3 +275,35 @@ async def fork_goes_on(store: SessionPersistence, parent: Session) -> None:
     assert lines(stored.events)[:-1] == lines(tuple(parent.events))
     assert isinstance(stored.events[0].data, ev.turn.Start)
     assert isinstance(stored.header, records.SessionHeader)
+
+
+async def test_large_results_come_back_exactly_and_belong_to_their_session(make: Make) -> None:
+    """Of any size, from any place, copied with a fork, gone with their session."""
+    log = LogWriting()
+    log.turn_start()
+    log.step_start()
+    log.reply(calls=("c1", "c2"))
+    for call_id in ("c1", "c2"):
+        log.call(call_id)
+        log.result(call_id, "é\n" * BLOB_BYTES)
+    log.step_end()
+    log.turn_end()
+    log.whole_turn("again")
+    events = tuple(log.session.events)
+    store = make()
+    handle = await store.create(header())
+    await handle.append(events[:5])
+    await handle.append(events[5:])
+    await handle.flush()
+    assert lines(await handle.read_log()) == lines(events)
+    await handle.aclose()
+    fork = await fork_log(store, await make().read("s"), child_id="child", now_ms=1)
+    await store.remove("s")
+    kept = await make().read("child")
+    assert lines(kept.events) == lines(fork.events(1))
+    assert verify(kept) == ()
+    for seq in (4, 6, 9):
+        assert lines((await make().read("child", from_seq=seq)).events) == lines(kept.events[seq:])
+    handle = await make().open("child", "write")
+    assert lines(await handle.read_log()) == lines(kept.events)
+    await handle.aclose()

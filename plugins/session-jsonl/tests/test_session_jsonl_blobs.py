@@ -14,9 +14,8 @@ from dsh.errors import SessionCorrupt, StorageFailed
 from dsh.session import fork_log, salvage_log, verify
 from dsh.testing import LogWriting
 from dsh.testing.logs import header
-from dsh.wire import StoredEvent, UnknownEvent, encode_line
+from dsh.wire import BLOB_BYTES, StoredEvent, UnknownEvent, encode_line
 from dsh_plugins.session_jsonl import Disk, JsonlStore
-from dsh_plugins.session_jsonl.blobs import BLOB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,7 @@ form, or a refusal that says what is wrong. This room never opens a file, reads 
 
 from __future__ import annotations
 
+from dsh.wire.blobs import BLOB_BYTES, with_payload, without_large_payloads
 from dsh.wire.envelope import FORMAT_VERSION, Recovered, StoredEvent, StoredLog, UnknownEvent
 from dsh.wire.lines import (
     decode_header,
@@ -28,6 +29,7 @@ from dsh.wire.payloads import (
 )
 
 __all__ = [
+    "BLOB_BYTES",
     "FORMAT_VERSION",
     "NotJson",
     "Recovered",
@@ -51,4 +53,6 @@ __all__ = [
     "runs_of",
     "seal_row",
     "token_of",
+    "with_payload",
+    "without_large_payloads",
 ]

@@ -20,8 +20,8 @@ from typing_extensions import override
 from dsh.errors import InvalidAppend, SessionBusy, SessionClosed, StorageFailed
 from dsh.kernel import Exclusive
 from dsh.seams.persistence import WriteHandle
-from dsh.wire import Unwritable, encode_header, encode_rows, refuse_unreadable, seal_row
-from dsh_plugins.session_jsonl.blobs import BLOB_BYTES, Blobs
+from dsh.wire import BLOB_BYTES, Unwritable, encode_header, encode_rows, refuse_unreadable, seal_row
+from dsh_plugins.session_jsonl.blobs import Blobs
 from dsh_plugins.session_jsonl.reading import read_log
 from dsh_plugins.session_jsonl.threads import in_thread
 

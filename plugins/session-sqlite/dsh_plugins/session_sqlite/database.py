@@ -25,12 +25,19 @@ __all__ = ["Database", "number", "told"]
 
 #: "dshs": tells our files from every other program's.
 APPLICATION_ID: Final = 0x64736873
-SCHEMA_VERSION: Final = 1
+#: Version 1 had no blobs; the first write to such a file adds their table.
+SCHEMA_VERSION: Final = 2
 BUSY_SECONDS: Final = 10.0
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
-#: `lines` holds the lines that a JSON-lines log would have. `events` proves that none is missing,
-#: `proof` that header and line are as they were written.
+_BLOBS: Final = """CREATE TABLE IF NOT EXISTS blobs (
+        session INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        payload BLOB NOT NULL,
+        PRIMARY KEY (session, name)
+    ) WITHOUT ROWID"""
+#: `lines` holds the lines that a JSON-lines log would have, `blobs` the payloads that are too large
+#: for one. `events` proves that none is missing, `proof` that header and line are as written.
 _TABLES: Final = (
     """CREATE TABLE sessions (
         key INTEGER PRIMARY KEY,
@@ -50,6 +57,7 @@ _TABLES: Final = (
         proof INTEGER NOT NULL,
         PRIMARY KEY (session, seq)
     ) WITHOUT ROWID""",
+    _BLOBS,
     f"PRAGMA application_id={APPLICATION_ID}",
     f"PRAGMA user_version={SCHEMA_VERSION}",
 )
@@ -139,6 +147,7 @@ class Database:
         try:
             db.isolation_level = None
             self._set_up(db)
+            self._upgrade(db)
             db.execute("PRAGMA synchronous=NORMAL")
         except BaseException:
             db.close()
@@ -186,11 +195,24 @@ class Database:
                 f"{self.path} is no database of dsh sessions; set session-sqlite.path to another"
             )
         version = _pragma(db, "user_version")
-        if version != SCHEMA_VERSION:
+        if not 1 <= version <= SCHEMA_VERSION:
             raise SessionUnreadable(
                 f"{self.path} has the tables of version {version}, this dsh reads "
                 f"{SCHEMA_VERSION}; open it with the dsh that wrote it"
             )
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        if _pragma(db, "user_version") == SCHEMA_VERSION:
+            return
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            db.execute(_BLOBS)
+            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
 
     def _sync_folder(self) -> None:
         fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

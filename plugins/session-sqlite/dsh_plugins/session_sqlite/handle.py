@@ -7,6 +7,7 @@ gives it back in `aclose`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -15,7 +16,15 @@ from typing_extensions import override
 
 from dsh.errors import InvalidAppend, SessionBusy, SessionClosed, SessionExists
 from dsh.seams.persistence import WriteHandle
-from dsh.wire import Unwritable, encode_header, encode_rows, refuse_unreadable
+from dsh.wire import (
+    BLOB_BYTES,
+    Unwritable,
+    encode_header,
+    encode_rows,
+    refuse_unreadable,
+    without_large_payloads,
+)
+from dsh_plugins.session_sqlite.blobs import keep_blob
 from dsh_plugins.session_sqlite.database import number
 from dsh_plugins.session_sqlite.rows import proof_of, rows_of
 
@@ -134,9 +143,11 @@ class SqliteHandle(WriteHandle):
             raise InvalidAppend(f"session {self._header.id!r}: {error}") from error
 
     def _store(self, events: Sequence[StoredEvent], lines: bytes) -> None:
-        rows = rows_of(self._header.id, lines, self._next_seq)
         with self._engine.database.writing() as db:
             key = self._made(db) if self._key is None else self._checked(db, self._key)
+            if len(lines) > BLOB_BYTES:
+                lines = without_large_payloads(lines, partial(keep_blob, db, key))
+            rows = rows_of(self._header.id, lines, self._next_seq)
             db.executemany(
                 "INSERT INTO lines (session, seq, line, proof) VALUES (?, ?, ?, ?)",
                 ((key, *row) for row in rows),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import orjson
 
-from dsh.wire import RowReader, WireFault
+from dsh.wire import RowReader, WireFault, with_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from dsh.wire import StoredEvent
 
@@ -40,14 +40,27 @@ def rows_of(session_id: str, lines: bytes, first_seq: int) -> list[LineRow]:
     return rows
 
 
+def _place_of(name: str) -> str:
+    return f"the blob {name}"
+
+
 @final
 class Reading:
-    """Reads rows up to their end or the first damage. `fault` then says where and what."""
+    """Reads rows up to their end or the first damage. `fault` then says where and what.
 
-    def __init__(self, session_id: str, rows: Iterable[tuple[object, object, object]]) -> None:
+    `blob` finds a payload that is too large for a row by its name, or raises OSError.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        rows: Iterable[tuple[object, object, object]],
+        blob: Callable[[str], bytes],
+    ) -> None:
         self.events: Final[list[StoredEvent]] = []
         self.fault: str | None = None
         self._session_id: Final = session_id
+        self._blob: Final = blob
         reader = RowReader()
         expected: int | None = None
         for seq, line, proof in rows:
@@ -64,7 +77,7 @@ class Reading:
         if not isinstance(line, bytes) or proof != proof_of(f"{self._session_id}:{seq}", line):
             return f"seq {seq}: the line is not as it was written"
         try:
-            new = reader.read(line)
+            new = reader.read(with_payload(line, self._blob, place=_place_of))
         except WireFault as fault:
             return f"seq {seq}: {fault}"
         if not new or new[0].seq != seq:

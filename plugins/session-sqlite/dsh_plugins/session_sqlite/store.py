@@ -6,6 +6,7 @@ worker thread at a time writes; reads have a connection of their own and never h
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, final
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from dsh.seams.persistence import (
     WriteHandle,
 )
 from dsh.wire import WireFault, decode_header
+from dsh_plugins.session_sqlite.blobs import drop_blobs, find_blob
 from dsh_plugins.session_sqlite.database import Database, number
 from dsh_plugins.session_sqlite.handle import Engine, SqliteHandle
 from dsh_plugins.session_sqlite.rows import Reading, proof_of
@@ -165,7 +167,7 @@ class SqliteStore(SessionPersistence):
             (key, from_seq),
         ).fetchone()
         first = start[0] if type(start[0]) is int else 0
-        read = Reading(session_id, db.execute(_LINES, (key, first)))
+        read = Reading(session_id, db.execute(_LINES, (key, first)), partial(find_blob, db, key))
         ends = read.events[-1].seq + 1 if read.events else first
         fault = read.fault
         if fault is None and (ends != count or (read.events and read.events[0].seq != first)):
@@ -209,7 +211,7 @@ class SqliteStore(SessionPersistence):
                 header = self._header(db, session_id)
             except SessionError as error:
                 damage = error.message
-            read = Reading(session_id, db.execute(_LINES, (key, 0)))
+            read = Reading(session_id, db.execute(_LINES, (key, 0)), partial(find_blob, db, key))
             kept = len(read.events)
             if read.fault is not None or kept != count:
                 damage = read.fault or f"the database ends at seq {kept - 1}"
@@ -224,6 +226,7 @@ class SqliteStore(SessionPersistence):
             with self._database.writing() as db:
                 key, _ = self._found(db, session_id)
                 db.execute("DELETE FROM lines WHERE session = ?", (key,))
+                drop_blobs(db, key)
                 db.execute("DELETE FROM sessions WHERE key = ?", (key,))
         finally:
             lock.release()
