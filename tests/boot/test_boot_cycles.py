@@ -35,7 +35,7 @@ OURS = sorted(
 #: What may not stand beside the plugin under test.
 INSTEAD: Mapping[str, tuple[str, ...]] = {
     "session-sqlite": ("session-jsonl",),
-    "shell-session": ("shell",),
+    "shell-session": ("shell-local",),
 }
 #: What it cannot do without.
 BESIDE: Mapping[str, tuple[str, ...]] = {

@@ -47,7 +47,7 @@ def test_the_id_is_the_name_unless_given() -> None:
         ("llm-deepseek", "openai-chat"),
         ("llm-openai-compatible", "openai-chat"),
         ("tool-call-timeout-policy", "tool-timeout"),
-        ("fs-local", "fs"),
+        ("fs-local", "fs-local"),
         ("fs-observation-policy", "fs"),
         ("acme.deploy", "acme.deploy"),
     ],
@@ -58,9 +58,9 @@ def test_documented_names_mean_ours(written: str, ours: str) -> None:
 
 @pytest.mark.holds("BO3")
 def test_two_documented_names_of_one_plugin_are_one_row() -> None:
-    rows = effective("- {name: fs-local, config: {cwd: /x}}\n- name: fs-observation-policy\n")
-    assert list(rows) == ["fs"]
-    assert plain(rows["fs"].config) == {"cwd": "/x"}
+    rows = effective("- {name: llm-deepseek}\n- {name: llm-openai-compatible, config: {x: 1}}\n")
+    assert list(rows) == ["openai-chat"]
+    assert plain(rows["openai-chat"].config) == {"x": 1}
 
 
 @pytest.mark.holds("BO3")

@@ -10,6 +10,7 @@ import pytest
 from dsh.testing import Committed, ToolRoom, open_tool_room
 from dsh_plugins.fs import fs
 from dsh_plugins.fs.catalog import FsConfig
+from dsh_plugins.fs_local import fs_local
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,6 +38,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     async with open_tool_room() as room:
+        await room.kernel.mount(fs_local).ready()
         # The tools themselves; what a session must have read first is in test_fs_observation.
         await room.kernel.mount(fs, FsConfig(observe=False)).ready()
         room.host.cwd = str(workspace)
@@ -49,6 +51,7 @@ async def watched(tmp_path: Path) -> AsyncIterator[Desk]:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     async with open_tool_room() as room:
+        await room.kernel.mount(fs_local).ready()
         await room.kernel.mount(fs).ready()
         room.host.cwd = str(workspace)
         yield Desk(room, workspace)

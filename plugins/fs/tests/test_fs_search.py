@@ -10,13 +10,15 @@ import trio
 
 from dsh.hooks.live import ToolFailed, ToolSuccess
 from dsh.seams.fs import Entry, FsError, Query
-from dsh_plugins.fs.local import LocalFiles
-from dsh_plugins.fs.names import locate, path_subject
 from dsh_plugins.fs.reading import alternatives
+from dsh_plugins.fs.subjects import path_of
+from dsh_plugins.fs_local.local import LocalFiles
+from dsh_plugins.fs_local.names import locate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dsh.tools import Subject
     from plugins.fs.tests.conftest import Desk
 
 
@@ -168,11 +170,16 @@ def test_the_subject_is_the_resolved_path(tmp_path: Path) -> None:
     (work / "out").symlink_to("/etc")
     (tmp_path / "workshop").mkdir()
     cwd = str(work)
+    subject_of = path_of(LocalFiles())
+
+    def subject_at(path: str) -> Subject:
+        return subject_of({"path": path}, cwd)
+
     for path in ("f", "./f", "sub/../f", str(work / "f")):
-        subject = path_subject(path, cwd)
+        subject = subject_at(path)
         assert (subject.text, subject.outside) == ("f", False)
         assert subject.absolute == str(work / "f")
     for path in ("../f", "/etc/passwd", "out/passwd", "../workshop/x", str(tmp_path)):
-        assert path_subject(path, cwd).outside, path
-    assert path_subject("out/passwd", cwd).absolute == "/etc/passwd"
-    assert path_subject(".", cwd).text == "."
+        assert subject_at(path).outside, path
+    assert subject_at("out/passwd").absolute == "/etc/passwd"
+    assert subject_of({}, cwd).text == "."

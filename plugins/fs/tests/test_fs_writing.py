@@ -11,7 +11,7 @@ import trio
 
 from dsh import catalog as ev
 from dsh.hooks.live import ToolFailed, ToolSuccess
-from dsh_plugins.fs.text import Form, encode
+from dsh_plugins.fs_local.text import Form, encode
 
 if TYPE_CHECKING:
     from dsh.testing import Committed
@@ -140,7 +140,7 @@ async def test_a_change_from_outside_between_reading_and_replacing_is_refused(
         file.write_text("one\nby another\n")
         return encode(text, form, display)
 
-    monkeypatch.setattr("dsh_plugins.fs.disk.encode", meanwhile)
+    monkeypatch.setattr("dsh_plugins.fs_local.disk.encode", meanwhile)
     result = await desk.call("edit_file", path="f", old_string="one", new_string="two")
     assert result.code == "FS_STALE_VERSION"
     assert file.read_text() == "one\nby another\n"

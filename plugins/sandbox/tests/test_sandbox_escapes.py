@@ -18,6 +18,7 @@ from dsh.seams.sandbox import SANDBOX
 from dsh.testing import Committed, ToolRoom, open_tool_room
 from dsh_plugins.fs import fs
 from dsh_plugins.fs.catalog import FsConfig
+from dsh_plugins.fs_local import fs_local
 from dsh_plugins.sandbox import sandbox
 from dsh_plugins.sandbox.catalog import SandboxConfig
 
@@ -75,6 +76,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         made.workspace.mkdir()
         made.outside.mkdir()
         (made.outside / "f").write_text("safe\n", encoding="utf-8")
+        await room.kernel.mount(fs_local).ready()
         await room.kernel.mount(fs, FsConfig(observe=False)).ready()
         await mounted(room, SandboxConfig(), "/nowhere")
         yield made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,9 +14,9 @@ from typing_extensions import override
 from dsh import Context, plugin
 from dsh.boot import ProcessEnviron
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Secret
+from dsh.seams.shell import SHELL
 from dsh.testing import Committed, ToolRoom, open_tool_room
 from dsh_plugins.shell import shell
-from dsh_plugins.shell.catalog import ShellConfig
 from dsh_plugins.shell_session import shell_session
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         await room.kernel.mount(variables).ready()
         fiber = room.kernel.mount(shell_session)
         await fiber.ready()
-        await room.kernel.mount(shell, ShellConfig(provide=False)).ready()
+        await room.kernel.mount(shell).ready()
         yield Desk(room, tmp_path, fiber)
 
 
@@ -85,6 +86,37 @@ async def test_directory_variables_and_functions_stay(desk: Desk) -> None:
 async def test_the_status_is_told_and_the_next_command_works(desk: Desk, command: str) -> None:
     assert await desk.text(command) == "[exit status 3]"
     assert await desk.text("echo on") == "on"
+
+
+@pytest.mark.parametrize("command", ["exec >&- 2>&-", "exec >&- 2>&-; sleep 0.2", "exec 0<&-"])
+async def test_a_command_that_closes_the_shells_own_pipes_ends_and_a_fresh_one_follows(
+    desk: Desk, command: str
+) -> None:
+    assert (await desk.text(command)).startswith("[")
+    assert await desk.text("echo on") == "on"
+
+
+async def test_a_bash_that_was_killed_while_idle_is_replaced_and_leaves_nothing(desk: Desk) -> None:
+    bash, child = map(int, (await desk.text("sleep 300 & echo $$ $!")).split())
+    os.kill(bash, signal.SIGKILL)
+    while lives(bash):  # noqa: ASYNC110 - nothing signals that a process is gone
+        await trio.sleep(0.01)
+    assert await desk.text("echo on") == "on"
+    assert not lives(child)
+
+
+async def test_output_is_seen_while_it_comes_but_for_the_mark(desk: Desk) -> None:
+    provider = desk.room.kernel.root.require(SHELL)
+    seen = bytearray()
+    told = await provider.run(
+        "printf 'a\\x1fb\\n'; seq 50000; printf '\\x1f'",
+        cwd=str(desk.path),
+        timeout=20,
+        watch=seen.extend,
+    )
+    numbers = b"".join(b"%d\n" % n for n in range(1, 50_001))
+    assert bytes(seen) == b"a\x1fb\n" + numbers + b"\x1f"
+    assert told.tail == bytes(seen)[-15_000:]
 
 
 async def test_odd_commands(desk: Desk) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +19,10 @@ from dsh.hooks.live import ToolSuccess
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ, Secret
 from dsh.testing import Committed, ToolRoom, open_tool_room
 from dsh_plugins.shell import shell
-from dsh_plugins.shell.local import LocalShell
-from dsh_plugins.shell.output import Ends
-from dsh_plugins.shell.reaper import Reaper
+from dsh_plugins.shell_local import shell_local
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
 
 class Variables(Environ):
@@ -95,6 +91,7 @@ class Terminal:
 async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
     async with open_tool_room() as room:
         await room.kernel.mount(surroundings).ready()
+        await room.kernel.mount(shell_local).ready()
         await room.kernel.mount(shell).ready()
         yield Terminal(room, tmp_path)
 
@@ -187,18 +184,6 @@ async def test_endless_output_is_counted_not_kept(terminal: Terminal) -> None:
     assert text.endswith("the end")
 
 
-def test_the_ends_of_an_output_are_exact() -> None:
-    data = bytes(range(256)) * 40
-    for size in (1, 7, 300, 4096):
-        ends = Ends(head=100, tail=50)
-        for start in range(0, len(data), size):
-            ends.add(data[start : start + size])
-        assert ends.ends() == (data[:100], data[-50:], len(data) - 150)
-    small = Ends(head=100, tail=50)
-    small.add(data[:120])
-    assert small.ends() == (data[:100], data[100:120], 0)
-
-
 @pytest.mark.holds("case-060")
 @pytest.mark.parametrize(
     "command", ["sleep 300 & echo started $!", "sleep 300 >/dev/null 2>&1 & echo started $!"]
@@ -259,74 +244,3 @@ async def test_a_cancelled_command_is_gone_with_its_children_quickly(terminal: T
     assert trio.current_time() - start < 2  # TERM, 0.1 s, KILL; generous for a busy machine
     assert finished[0].code == "ABORTED"
     assert await gone(*map(int, pids.read_text().split()))
-
-
-HARNESS = """
-import signal, sys, trio
-# Whoever started the tests may have had these ignored, which a child inherits.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-from dsh_plugins.shell.local import LocalShell
-from dsh_plugins.shell.reaper import Reaper
-
-async def main():
-    shell = LocalShell(lambda: {"PATH": "/bin:/usr/bin"}, Reaper())
-    command = "trap '' TERM HUP; sleep 300 & echo $$ $! > " + sys.argv[1] + "; wait; sleep 300"
-    await shell.run(command, cwd="/", timeout=600)
-
-trio.run(main)
-"""
-
-
-@pytest.mark.holds("case-062")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-async def test_children_die_with_the_harness_however_it_dies(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    pids = tmp_path / "pids"
-    process = subprocess.Popen(  # noqa: ASYNC220 - a process of its own, to be killed
-        [sys.executable, "-c", HARNESS, str(pids)],
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        with trio.fail_after(20):
-            while not pids.exists() or not pids.read_text().strip():  # noqa: ASYNC110 - nothing signals that a process is gone
-                await trio.sleep(0.02)
-        process.send_signal(number)
-        assert await trio.to_thread.run_sync(process.wait) != 0
-        assert await gone(*map(int, pids.read_text().split()))
-    finally:
-        process.kill()
-
-
-async def test_the_reaper_forgets_what_has_ended_and_goes_with_the_plugin(tmp_path: Path) -> None:
-    reaper = Reaper()
-    provider = LocalShell(lambda: {"PATH": os.defpath}, reaper)
-    done = await provider.run("echo $$", cwd=str(tmp_path), timeout=10)
-    assert done.head.strip().isdigit()
-    stranger = subprocess.Popen(["sleep", "300"], start_new_session=True)  # noqa: ASYNC220 - a process of its own, to be killed
-    try:
-        os.write(reaper.pipe(), f"+ {stranger.pid}\n".encode())
-        reaper.release(stranger.pid)
-        await reaper.aclose()
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
-
-
-async def test_a_command_starts_through_the_sandbox_if_there_is_one(tmp_path: Path) -> None:
-    asked: list[tuple[list[str], str]] = []
-
-    def confined(argv: Sequence[str], cwd: str) -> Sequence[str]:
-        asked.append((list(argv), cwd))
-        return ["env", "CONFINED=yes", *argv]
-
-    reaper = Reaper()
-    provider = LocalShell(lambda: {"PATH": os.defpath}, reaper, confined=confined)
-    command = "echo \"$CONFINED '$0' $1\""
-    done = await provider.run(command, cwd=str(tmp_path), timeout=10)
-    assert done.head == b"yes '/bin/bash' \n"
-    assert asked == [(["/bin/bash", "-c", command], str(tmp_path))]
-    await reaper.aclose()

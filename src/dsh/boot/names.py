@@ -18,7 +18,6 @@ ROOMS: Final = ("sessions", "agents", "llm", "tools", "system-prompt", "loops", 
 DOCUMENTED: Final = {
     "agent": "agents",
     "compaction-basic": "compaction",
-    "fs-local": "fs",
     "fs-observation-policy": "fs",
     "llm-deepseek": "openai-chat",
     "llm-openai-compatible": "openai-chat",

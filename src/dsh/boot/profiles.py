@@ -47,7 +47,15 @@ MODEL: Final = (
     Row(name="token-meter"),
     Row(name="compaction"),
 )
-WORK: Final = (Row(name="approval"), Row(name="tool-timeout"), Row(name="fs"), Row(name="shell"))
+#: A capability is a row that provides it and a row that uses it: exchange the one, keep the other.
+WORK: Final = (
+    Row(name="approval"),
+    Row(name="tool-timeout"),
+    Row(name="fs-local"),
+    Row(name="fs"),
+    Row(name="shell-local"),
+    Row(name="shell"),
+)
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "headless": Profile(

@@ -66,12 +66,14 @@ class Target:
     """One place in the file system.
 
     `path` is absolute with links resolved; it may hold bytes that are no UTF-8, as `os.fsdecode`
-    gives them. `key` and `display` are safe to log.
+    gives them. `key` is the same, `display` relative to the workspace where it is inside, and both
+    are safe to log. `outside`: it is not below the workspace it was located from.
     """
 
     path: str
     key: str
     display: str
+    outside: bool
 
 
 @frozen(kw_only=True, slots=True)
@@ -171,8 +173,15 @@ class FileSystem(ABC):
     """The files that tools may touch. All methods raise FsError."""
 
     @abstractmethod
+    def place(self, path: str, cwd: str) -> Target:
+        """The target of a path as a model wrote it, relative to `cwd`. It need not exist.
+
+        For whoever judges a call before it runs. It may block the thread, for a moment.
+        """
+
+    @abstractmethod
     async def locate(self, path: str, cwd: str) -> Target:
-        """The target of a path as a model wrote it, relative to `cwd`. It need not exist."""
+        """What `place` gives, without blocking."""
 
     @abstractmethod
     async def stat(self, target: Target) -> Stat | None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 from dsh.kernel import ServiceKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["SANDBOX", "Sandbox"]
+    from dsh.kernel import Late
+
+__all__ = ["SANDBOX", "Sandbox", "confining"]
 
 
 class Sandbox(ABC):
@@ -31,3 +33,13 @@ class Sandbox(ABC):
 
 
 SANDBOX: Final[ServiceKey[Sandbox]] = ServiceKey("sandbox")
+
+
+def confining(sandbox: Late[Sandbox]) -> Callable[[Sequence[str], str], Sequence[str]]:
+    """`confined` of whatever sandbox there is when a process starts; without one, no change."""
+
+    def confined(argv: Sequence[str], cwd: str) -> Sequence[str]:
+        found = sandbox.current
+        return argv if found is None else found.confined(argv, cwd)
+
+    return confined

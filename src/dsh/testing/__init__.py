@@ -11,6 +11,7 @@ from dsh.testing.batch_bench import BatchBench, BenchArgs
 from dsh.testing.house import OPTIONS, TestHouse, TickingClock, open_test_house
 from dsh.testing.lawful import broken_laws, unanswered_on_the_wire
 from dsh.testing.logs import LogWriting
+from dsh.testing.memory_files import MemoryFiles, memory_files
 from dsh.testing.memory_store import MemoryStore
 from dsh.testing.model import ScriptedReplies, call, calls, says, stalls
 from dsh.testing.model_server import (
@@ -70,6 +71,7 @@ __all__ = [
     "ListHost",
     "LogWriting",
     "ManualSignal",
+    "MemoryFiles",
     "MemoryStore",
     "ModelServer",
     "PlayedShell",
@@ -103,6 +105,7 @@ __all__ = [
     "error_reply",
     "event",
     "live_through",
+    "memory_files",
     "messages_error",
     "messages_event",
     "messages_refusal_of",

@@ -13,7 +13,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from dsh.kernel import Context, Plugin, plugin
-from dsh.seams.shell import SHELL, Shell, ShellResult
+from dsh.seams.shell import SHELL, Shell, ShellResult, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,13 +40,21 @@ class PlayedShell(Shell):
 
     @override
     async def run(
-        self, command: str, *, cwd: str, timeout: float, owner: str | None = None
+        self,
+        command: str,
+        *,
+        cwd: str,
+        timeout: float,
+        owner: str | None = None,
+        watch: Watch | None = None,
     ) -> ShellResult:
         del owner
         await trio.lowlevel.checkpoint()
         self.ran.append(Ran(command, cwd, timeout))
         output = self._outputs.get(command)
         printed = f"{command}: command not found\n" if output is None else output
+        if watch is not None:
+            watch(printed.encode())
         return ShellResult(
             exit_code=127 if output is None else 0,
             signal=None,
@@ -60,7 +68,7 @@ class PlayedShell(Shell):
 
 
 def played_shell(shell: Shell, *, name: str = "played-shell") -> Plugin:
-    """A plugin that provides `shell` behind the seam, in place of the row `shell`."""
+    """A plugin that provides `shell` behind the seam, in place of the row `shell-local`."""
 
     @plugin(name=name, provides=(SHELL,))
     async def apply(ctx: Context) -> None:

@@ -7,9 +7,9 @@ log, never talks to a model, and knows no tool of its own.
 
 from __future__ import annotations
 
+from dsh.seams.display import visible, visible_bytes, visible_name, whole_head, whole_tail
 from dsh.tools.arguments import ParsedArguments, parse_arguments
 from dsh.tools.batch import BatchHost, BatchOutcome, run_batch
-from dsh.tools.display import visible, visible_bytes, visible_name, whole_head, whole_tail
 from dsh.tools.execution import CallInput, asked_about
 from dsh.tools.guards import Guard
 from dsh.tools.pipeline import Call, Finished

@@ -1,8 +1,8 @@
-"""The plugin `fs`: file tools for a coding agent, and the local disk behind the file seam.
+"""The plugin `fs`: file tools for a coding agent, over whoever provides the file seam.
 
 What comes in: calls of `read_file`, `write_file`, `edit_file`, `glob` and `grep`. What goes out:
-text within bounds, and files that are replaced whole or not at all. Which paths may be touched is
-the permissions' business, not this plugin's.
+text within bounds, and what the provider made of the files. It opens none itself; which paths may
+be touched is the permissions' business.
 """
 
 from __future__ import annotations
@@ -11,30 +11,29 @@ import attrs
 
 from dsh import Context, plugin
 from dsh.kernel import required
-from dsh.seams.fs import FS
+from dsh.seams.fs import FS, FileSystem
 from dsh.tools import TOOLS, ToolRuntime
 from dsh_plugins.fs.catalog import FsConfig
 from dsh_plugins.fs.intents import Intents
-from dsh_plugins.fs.local import LocalFiles
 from dsh_plugins.fs.observation import guard_by_observation
 from dsh_plugins.fs.reading import glob_tool, grep_tool, read_tool
 from dsh_plugins.fs.writing import edit_tool, write_tool
 
-__all__ = ["LocalFiles", "fs"]
+__all__ = ["fs"]
 
 
 @attrs.frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
+    files: FileSystem = required(FS)
 
 
-@plugin(name="fs", config=FsConfig, deps=_Deps, provides=(FS,))
+@plugin(name="fs", config=FsConfig, deps=_Deps)
 async def fs(ctx: Context, config: FsConfig, deps: _Deps) -> None:
-    """Provide the local disk and register the five tools."""
+    """Register the five tools over the provider; another provider, and they are registered anew."""
     if config.observe:
         guard_by_observation(ctx)
-    files, intents = LocalFiles(), Intents(ctx)
-    ctx.provide(FS, files)
+    files, intents = deps.files, Intents(ctx)
     for tool in (
         read_tool(files, intents),
         write_tool(files, intents),

@@ -7,25 +7,23 @@ always within a bound, with the exact totals and what to do to see the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from pathspec import GitIgnoreSpec
 
 from dsh.seams.fs import Entry, FileSystem, FsError, Query, Target
-from dsh.tools import Subject, Tool, define_tool, param, visible, visible_name
-from dsh_plugins.fs.names import path_subject
-from dsh_plugins.fs.walking import FILES_MAX, spec_of
+from dsh.tools import Tool, define_tool, param, visible, visible_name
+from dsh_plugins.fs.subjects import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dsh.hooks import JsonValue
     from dsh.hooks.live import ToolRun
     from dsh_plugins.fs.intents import Intents
 
-__all__ = ["glob_tool", "grep_tool", "path_of", "read_tool"]
+__all__ = ["glob_tool", "grep_tool", "read_tool"]
 
 LINES_DEFAULT: Final = 2_000
 LINE_MAX: Final = 2_000
@@ -34,14 +32,6 @@ FOUND_DEFAULT: Final = 200
 FOUND_MAX: Final = 2_000
 OUTPUT_BYTES: Final = 40_000
 ALTERNATIVES_MAX: Final = 64
-
-
-def path_of(arguments: JsonValue, cwd: str) -> Subject:
-    """The permission subject of a file tool: its resolved path; the workspace if it gives none."""
-    path = arguments.get("path", ".") if isinstance(arguments, Mapping) else None
-    if not isinstance(path, str):
-        raise TypeError("the call has no path")
-    return path_subject(path, cwd)
 
 
 # --- read_file -----------------------------------------------------------------------------------
@@ -75,7 +65,7 @@ def read_tool(files: FileSystem, intents: Intents) -> Tool:
         except FsError as error:
             if error.code == "FS_NOT_FOUND":
                 intents.observed(target, None, run)
-                raise FsError(await _near(files, target), code="FS_NOT_FOUND") from None
+                raise FsError(await _near(files, target, run.cwd), code="FS_NOT_FOUND") from None
             raise
         intents.observed(target, page.version, run)
         last = page.start + len(page.lines) - 1
@@ -116,16 +106,16 @@ def read_tool(files: FileSystem, intents: Intents) -> Tool:
         output=str,
         execute=execute,
         execution_mode="parallel",
-        subject=path_of,
+        subject=path_of(files),
     )
 
 
-async def _near(files: FileSystem, target: Target) -> str:
+async def _near(files: FileSystem, target: Target, cwd: str) -> str:
     """The text for a file that is not there: what its folder has of similar name."""
     folder, _, name = target.path.rpartition("/")
-    parent = Target(path=folder or "/", key=folder, display=visible_name(folder))
     told = f"{target.display} does not exist"
     try:
+        parent = await files.locate(folder or "/", cwd)
         names = [entry.path.rstrip("/") for entry in await files.list(parent)]
     except FsError:
         return f"{told}, nor does its folder; list files with glob"
@@ -151,12 +141,22 @@ def alternatives(pattern: str) -> list[str]:
 
 
 def chooser(pattern: str) -> Callable[[str], bool]:
-    """Whether a path below the root matches: as one line of an ignore file would."""
+    """Whether a path below the root matches: as one line of an ignore file would.
+
+    Raises FsError for a pattern that is none.
+    """
     lines: list[str] = []
     for one in alternatives(pattern):
         plain = one.removeprefix("./")
         lines.append(f"\\{plain}" if plain.startswith(("!", "#")) else plain)
-    return spec_of(lines).match_file
+    try:
+        return GitIgnoreSpec.from_lines(lines).match_file
+    except ValueError as error:
+        raise FsError(f"{pattern!r} is no pattern: {error}", code="FS_ABORTED") from None
+
+
+def _stopped(files: Sequence[Entry]) -> str:
+    return f"the walk stopped after {len(files)} files; give a narrower path"
 
 
 def bounded(lines: Sequence[str]) -> tuple[str, int]:
@@ -204,7 +204,7 @@ def glob_tool(files: FileSystem) -> Tool:
         if count < len(found):
             facts.append(f"the first {count} are shown; narrow the pattern or raise the limit")
         if not walk.complete:
-            facts.append(f"the walk stopped after {FILES_MAX} files; give a narrower path")
+            facts.append(_stopped(walk.files))
         return "\n".join([shown, f"[{'; '.join(facts)}]"] if shown else [f"[{'; '.join(facts)}]"])
 
     return define_tool(
@@ -217,7 +217,7 @@ def glob_tool(files: FileSystem) -> Tool:
         output=str,
         execute=execute,
         execution_mode="parallel",
-        subject=path_of,
+        subject=path_of(files),
     )
 
 
@@ -256,7 +256,7 @@ def grep_tool(files: FileSystem) -> Tool:
 
     async def execute(args: GrepArgs, run: ToolRun) -> str:
         root = await files.locate(args.path, run.cwd)
-        root, entries, complete = await _searched(files, root, args, run.cwd)
+        root, entries, stopped = await _searched(files, root, args, run.cwd)
         query = Query(
             pattern=args.pattern,
             ignore_case=args.ignore_case,
@@ -276,8 +276,8 @@ def grep_tool(files: FileSystem) -> Tool:
             facts.append(f"the first {hits} are shown; narrow the search or raise the limit")
         if found.skipped:
             facts.append(f"{found.skipped} files are not text")
-        if not complete:
-            facts.append(f"the walk stopped after {FILES_MAX} files; give a narrower path")
+        if stopped is not None:
+            facts.append(stopped)
         return "\n".join([shown, f"[{'; '.join(facts)}]"] if shown else [f"[{'; '.join(facts)}]"])
 
     return define_tool(
@@ -290,14 +290,14 @@ def grep_tool(files: FileSystem) -> Tool:
         output=str,
         execute=execute,
         execution_mode="parallel",
-        subject=path_of,
+        subject=path_of(files),
     )
 
 
 async def _searched(
     files: FileSystem, root: Target, args: GrepArgs, cwd: str
-) -> tuple[Target, Sequence[Entry], bool]:
-    """What to search: the one file that `path` names, or the chosen files below it."""
+) -> tuple[Target, Sequence[Entry], str | None]:
+    """The one file that `path` names, or the chosen ones below it, and if the walk stopped that."""
     found = await files.stat(root)
     if found is None:
         raise FsError(f"{root.display} does not exist; list files with glob", code="FS_NOT_FOUND")
@@ -306,10 +306,11 @@ async def _searched(
         raise FsError(told, code="FS_NOT_REGULAR_FILE")
     if found.kind == "file":
         folder, _, name = root.path.rpartition("/")
-        parent = Target(path=folder or "/", key=folder, display=folder)
-        return parent, (Entry(path=name, size=found.size),), True
+        parent = await files.locate(folder or "/", cwd)
+        return parent, (Entry(path=name, size=found.size),), None
     walk = await files.walk(root, workspace=cwd, ignored=args.include_ignored)
+    stopped = None if walk.complete else _stopped(walk.files)
     if args.glob is None:
-        return root, walk.files, walk.complete
+        return root, walk.files, stopped
     wanted = chooser(args.glob)
-    return root, [entry for entry in walk.files if wanted(entry.path)], walk.complete
+    return root, [entry for entry in walk.files if wanted(entry.path)], stopped

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dsh.tools import Tool, define_tool, param
-from dsh_plugins.fs.reading import path_of
+from dsh_plugins.fs.subjects import path_of
 
 if TYPE_CHECKING:
     from dsh.hooks.live import ToolRun
@@ -50,7 +50,7 @@ def write_tool(files: FileSystem, intents: Intents) -> Tool:
         args=WriteArgs,
         output=str,
         execute=execute,
-        subject=path_of,
+        subject=path_of(files),
     )
 
 
@@ -90,5 +90,5 @@ def edit_tool(files: FileSystem, intents: Intents) -> Tool:
         args=EditArgs,
         output=str,
         execute=execute,
-        subject=path_of,
+        subject=path_of(files),
     )

@@ -1,8 +1,8 @@
-"""The plugin `shell`: the tool `bash`, and local processes behind the shell seam.
+"""The plugin `shell`: the tool `bash`, over whoever provides the shell seam.
 
 What comes in: a command line from a model. What goes out: its output, cut in the middle if it is
-long, with every byte that is no text escaped, and how the command ended. Keys and tokens of the
-environment are never passed on.
+long, with every byte that is no text escaped, and how the command ended; while it runs, the end of
+what it printed so far, for whoever watches. It starts no process itself.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from typing_extensions import override
+import trio
 
 from dsh import Context, plugin
-from dsh.errors import ToolError
-from dsh.kernel import late, required
-from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ
-from dsh.seams.sandbox import SANDBOX, Sandbox
+from dsh.kernel import required
 from dsh.seams.shell import SHELL, Shell, ShellResult
 from dsh.tools import (
     TOOLS,
@@ -31,24 +28,16 @@ from dsh.tools import (
     whole_head,
     whole_tail,
 )
-from dsh_plugins.shell.catalog import ShellConfig
-from dsh_plugins.shell.local import LocalShell
-from dsh_plugins.shell.reaper import Reaper
+from dsh_plugins.shell.watching import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from dsh.hooks import JsonValue
     from dsh.hooks.live import ToolRun
-    from dsh.kernel import Late
 
-__all__ = ["BashArgs", "BashResult", "bash_tool", "environment", "shell"]
+__all__ = ["BashArgs", "BashResult", "bash_tool", "shell"]
 
 TIMEOUT_DEFAULT: Final = 120.0
 TIMEOUT_MAX: Final = 3_600.0
-SECRET_ENDINGS: Final = ("_API_KEY", "_TOKEN", "_SECRET")
-#: Programs that would wait for a person, or draw on a terminal, do neither here.
-PLAIN: Final = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 DESCRIPTION: Final = (
     "Run a command line with bash in the workspace and return what it printed (stdout and stderr "
@@ -84,17 +73,6 @@ class BashResult:
     timed_out: bool
     stopped_background: bool
     detached: bool
-
-
-def environment(environ: Environ, credentials: Credentials | None) -> dict[str, str]:
-    """What a command may see of our environment: no key of any provider, no token, no secret."""
-    secret = credentials.secret_names() if credentials is not None else frozenset[str]()
-    kept = {
-        name: value
-        for name, value in environ.variables().items()
-        if name not in secret and not name.upper().endswith(SECRET_ENDINGS)
-    }
-    return kept | PLAIN
 
 
 def _signal_name(number: int) -> str:
@@ -146,34 +124,19 @@ def _subject(arguments: JsonValue, _cwd: str) -> Subject:
     return Subject(kind="command", text=command)
 
 
-@attrs.frozen
-class _Whoever(Shell):
-    """Whatever provides the shell seam when a command runs."""
-
-    shell: Late[Shell]
-
-    @override
-    async def run(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        timeout: float,
-        owner: str | None = None,
-    ) -> ShellResult:
-        found = self.shell.current
-        if found is None:
-            raise ToolError("no shell is provided; mount shell-session, or set shell.provide")
-        return await found.run(command, cwd=cwd, timeout=timeout, owner=owner)
-
-
 def bash_tool(provider: Shell) -> Tool:
     """The tool `bash` over a shell provider."""
 
     async def execute(args: BashArgs, run: ToolRun) -> BashResult:
         seconds = args.timeout if args.timeout is not None else TIMEOUT_DEFAULT
         owner = run.agent.id if run.agent is not None else None
-        done = await provider.run(args.command, cwd=run.cwd, timeout=seconds, owner=owner)
+        async with trio.open_nursery() as nursery:
+            shown = Shown(run.progress)
+            nursery.start_soon(shown.run)
+            done = await provider.run(
+                args.command, cwd=run.cwd, timeout=seconds, owner=owner, watch=shown.add
+            )
+            nursery.cancel_scope.cancel()
         return _result(done)
 
     return define_tool(
@@ -189,30 +152,10 @@ def bash_tool(provider: Shell) -> Tool:
 @attrs.frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
-    environ: Environ = required(ENVIRON)
-    credentials: Late[Credentials] = late(CREDENTIALS)
-    sandbox: Late[Sandbox] = late(SANDBOX)
+    shell: Shell = required(SHELL)
 
 
-@plugin(name="shell", config=ShellConfig, deps=_Deps, provides=(SHELL,))
-async def shell(ctx: Context, config: ShellConfig, deps: _Deps) -> None:
-    """Register `bash`, and provide the local shell unless another row does."""
-    if not config.provide:
-        deps.tools.register(ctx, bash_tool(_Whoever(ctx.late(SHELL))))
-        return
-
-    async def setup() -> Callable[[], Awaitable[None]]:
-        return reaper.aclose
-
-    def scrubbed() -> Mapping[str, str]:
-        return environment(deps.environ, deps.credentials.current)
-
-    def confined(argv: Sequence[str], cwd: str) -> Sequence[str]:
-        found = deps.sandbox.current
-        return argv if found is None else found.confined(argv, cwd)
-
-    reaper = Reaper()
-    await ctx.aeffect(setup, label="reaper")
-    provider = LocalShell(scrubbed, reaper, confined=confined)
-    ctx.provide(SHELL, provider)
-    deps.tools.register(ctx, bash_tool(provider))
+@plugin(name="shell", deps=_Deps)
+async def shell(ctx: Context, _config: None, deps: _Deps) -> None:
+    """Register `bash` over the provider; another provider, and it is registered anew."""
+    deps.tools.register(ctx, bash_tool(deps.shell))

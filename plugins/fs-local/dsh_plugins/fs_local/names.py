@@ -13,10 +13,10 @@ import os
 import re
 from typing import Final
 
+from dsh.seams.display import visible_name
 from dsh.seams.fs import FsError, Target
-from dsh.tools import Subject, visible_name
 
-__all__ = ["locate", "path_subject", "within"]
+__all__ = ["locate", "within"]
 
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|([nrt]))")
 _LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t"}
@@ -40,28 +40,16 @@ def locate(path: str, cwd: str) -> Target:
         shown = os.path.join(cwd, _ESCAPE.sub(_unescape, path))
         if os.path.lexists(shown):
             joined = shown
-    real = os.path.realpath(joined)
-    return Target(path=real, key=visible_name(real), display=visible_name(_relative(real, cwd)))
+    real, root = os.path.realpath(joined), os.path.realpath(cwd)
+    outside = not within(real, root)
+    return Target(
+        path=real,
+        key=visible_name(real),
+        display=visible_name(real if outside else os.path.relpath(real, root)),
+        outside=outside,
+    )
 
 
 def within(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or below it. Both absolute and resolved."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _relative(real: str, cwd: str) -> str:
-    root = os.path.realpath(cwd)
-    return os.path.relpath(real, root) if within(real, root) else real
-
-
-def path_subject(path: str, cwd: str) -> Subject:
-    """The permission subject of a path: resolved, relative to the workspace."""
-    target = locate(path, cwd)
-    root = os.path.realpath(cwd)
-    outside = not within(target.path, root)
-    return Subject(
-        kind="path",
-        text=visible_name(_relative(target.path, cwd)),
-        absolute=target.key,
-        outside=outside,
-    )

@@ -34,10 +34,10 @@ from dsh.seams.fs import (
     Walk,
     Written,
 )
-from dsh_plugins.fs.disk import edit_file, stat_of, write_file
-from dsh_plugins.fs.names import locate
-from dsh_plugins.fs.pages import read_page
-from dsh_plugins.fs.walking import list_folder, walk_files
+from dsh_plugins.fs_local.disk import edit_file, stat_of, write_file
+from dsh_plugins.fs_local.names import locate
+from dsh_plugins.fs_local.pages import read_page
+from dsh_plugins.fs_local.walking import list_folder, walk_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -80,6 +80,10 @@ class LocalFiles(FileSystem):
             turnstile.users -= 1
             if not turnstile.users:
                 self._turnstiles.pop(target.path, None)
+
+    @override
+    def place(self, path: str, cwd: str) -> Target:
+        return locate(path, cwd)
 
     @override
     async def locate(self, path: str, cwd: str) -> Target:

@@ -17,13 +17,13 @@ from attrs import frozen
 from pathspec import GitIgnoreSpec
 
 from dsh.seams.fs import Entry, FsError, Target, Walk
-from dsh_plugins.fs.disk import refuse
-from dsh_plugins.fs.names import within
+from dsh_plugins.fs_local.disk import refuse
+from dsh_plugins.fs_local.names import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["FILES_MAX", "list_folder", "spec_of", "walk_files"]
+__all__ = ["list_folder", "walk_files"]
 
 FILES_MAX: Final = 100_000
 IGNORE_FILES: Final = (".gitignore", ".ignore")
@@ -38,7 +38,7 @@ class _Rules:
     spec: GitIgnoreSpec
 
 
-def spec_of(lines: Sequence[str]) -> GitIgnoreSpec:
+def _spec_of(lines: Sequence[str]) -> GitIgnoreSpec:
     """Patterns as in an ignore file; lines that are no pattern are passed over."""
     good: list[str] = []
     for line in lines:
@@ -63,7 +63,7 @@ def _rules_in(folder: str) -> Iterator[_Rules]:
             continue
         finally:
             os.close(handle)
-        yield _Rules(folder, spec_of(os.fsdecode(data).splitlines()))
+        yield _Rules(folder, _spec_of(os.fsdecode(data).splitlines()))
 
 
 def _ignored(path: str, chain: Sequence[_Rules], *, folder: bool) -> bool:

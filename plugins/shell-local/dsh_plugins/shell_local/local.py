@@ -8,10 +8,7 @@ and output beyond the bound is counted, not kept.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -19,18 +16,19 @@ from attrs import frozen, mutable
 from typing_extensions import override
 
 from dsh.errors import ToolError
-from dsh.seams.shell import Shell, ShellResult
-from dsh_plugins.shell.output import Ends
+from dsh.seams.output import Ends
+from dsh.seams.processes import end_session, send_session
+from dsh.seams.shell import Shell, ShellResult, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dsh_plugins.shell.reaper import Reaper
+    from dsh.seams.processes import Reaper
 
 __all__ = ["LocalShell", "Patience"]
 
 CHUNK: Final = 65_536
-#: Tell the reaper (its pipe is our input) of this group, then become the command, without input.
+#: Tell the reaper (its pipe is our input) of this session, then become the command, without input.
 ANNOUNCED: Final = 'echo "+ $$" >&0; exec "$@" </dev/null'
 
 
@@ -53,45 +51,6 @@ class _Child:
     process: trio.Process
     ends: Ends
     quiet: trio.Event  # the pipe reached its end: nobody holds it any more
-
-    @property
-    def group(self) -> int:
-        return self.process.pid  # start_new_session makes the shell the leader of its group
-
-    def send(self, number: int) -> bool:
-        """Signal the whole group; 0 only asks. False: nobody in it runs any more."""
-        try:
-            os.killpg(self.group, number)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True  # it changed its user; it is there, and not ours to end
-        return _runs(self.group)
-
-
-def _runs(group: int) -> bool:
-    """Whether the group has a member that is more than a zombie.
-
-    Where nobody reaps orphans (a container without an init) zombies keep a group's number alive.
-    """
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208
-    except OSError:
-        return True
-    if not any(name.isdigit() for name in names):
-        return True
-    for name in names:
-        if not name.isdigit():
-            continue
-        try:
-            stat = Path(f"/proc/{name}/stat").read_bytes()
-        except OSError:
-            continue
-        # After the last ")": state, parent, process group. The name before it may hold anything.
-        fields = stat[stat.rfind(b")") + 2 :].split()
-        if int(fields[2]) == group and fields[0] not in (b"Z", b"X"):
-            return True
-    return False
 
 
 def _unconfined(argv: Sequence[str], _cwd: str) -> Sequence[str]:
@@ -127,13 +86,19 @@ class LocalShell(Shell):
 
     @override
     async def run(
-        self, command: str, *, cwd: str, timeout: float, owner: str | None = None
+        self,
+        command: str,
+        *,
+        cwd: str,
+        timeout: float,
+        owner: str | None = None,
+        watch: Watch | None = None,
     ) -> ShellResult:
         del owner  # every command has a shell of its own
         child = await self._start(command, cwd)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._read, child)
+                nursery.start_soon(self._read, child, watch)
                 timed_out = await self._supervise(child, timeout)
                 stopped_background, detached = await self._settle(child)
                 nursery.cancel_scope.cancel()
@@ -142,7 +107,7 @@ class LocalShell(Shell):
                 await self._end(child, self._patience.cancel)
             raise
         finally:
-            self._reaper.release(child.group)
+            self._reaper.release(child.process.pid)
         head, tail, omitted = child.ends.ends()
         status = child.process.returncode
         assert status is not None
@@ -178,12 +143,14 @@ class LocalShell(Shell):
         ends = Ends(head=self._head, tail=self._tail)
         return _Child(process, ends, trio.Event())
 
-    async def _read(self, child: _Child) -> None:
+    async def _read(self, child: _Child, watch: Watch | None) -> None:
         stream = child.process.stdout
         assert stream is not None
         async with stream:
             while data := await stream.receive_some(CHUNK):
                 child.ends.add(bytes(data))
+                if watch is not None:
+                    watch(bytes(data))
         child.quiet.set()
 
     async def _supervise(self, child: _Child, timeout: float) -> bool:  # noqa: ASYNC109 - the deadline is the command's, and the result tells of it
@@ -202,7 +169,7 @@ class LocalShell(Shell):
         with trio.CancelScope(shield=True):
             with trio.move_on_after(self._patience.drain):
                 await child.quiet.wait()
-            left = child.send(0)
+            left = send_session(child.process.pid, 0)
             if left:
                 await self._end(child, self._patience.cancel)
                 with trio.move_on_after(self._patience.drain):
@@ -210,19 +177,4 @@ class LocalShell(Shell):
         return left, not child.quiet.is_set()
 
     async def _end(self, child: _Child, grace: float) -> None:
-        """TERM, a grace, KILL for whatever is left of the group; then reap the shell."""
-        if child.send(signal.SIGTERM):
-            with trio.move_on_after(grace):
-                await self._gone(child)
-            if child.send(signal.SIGKILL):
-                with trio.move_on_after(self._patience.reap):
-                    await self._gone(child)
-        with suppress(ProcessLookupError):
-            child.process.kill()
-        await child.process.wait()
-
-    async def _gone(self, child: _Child) -> None:
-        """Return when the group is empty. There is no event for that, so look every 5 ms."""
-        await child.process.wait()
-        while child.send(0):  # noqa: ASYNC110 - nothing signals that a process is gone
-            await trio.sleep(0.005)
+        await end_session(child.process, grace=grace, reap=self._patience.reap)

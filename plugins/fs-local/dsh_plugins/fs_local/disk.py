@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import trio
 
 from dsh.seams.fs import Condition, Edited, FsError, Stat, Target, Written
-from dsh_plugins.fs.text import Form, decode, encode, newlines, replace
+from dsh_plugins.fs_local.text import Form, decode, encode, newlines, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ import os
 
 from attrs import field, mutable
 
+from dsh.seams.display import visible
 from dsh.seams.fs import FsError, Page, Target
-from dsh.tools import visible
-from dsh_plugins.fs.disk import READ_MAX, chunks_of, open_regular, version_of
-from dsh_plugins.fs.text import Form, form_of
+from dsh_plugins.fs_local.disk import READ_MAX, chunks_of, open_regular, version_of
+from dsh_plugins.fs_local.text import Form, form_of
 
 __all__ = ["read_page"]
 
