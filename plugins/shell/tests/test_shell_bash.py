@@ -191,7 +191,7 @@ async def test_endless_output_is_counted_not_kept(terminal: Terminal) -> None:
 async def test_a_background_child_neither_holds_the_call_nor_outlives_it(
     terminal: Terminal, command: str
 ) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         text = await terminal.text(command)
     assert text.startswith("started ")
     assert "left in the background were ended" in text
@@ -200,7 +200,7 @@ async def test_a_background_child_neither_holds_the_call_nor_outlives_it(
 
 @pytest.mark.holds("case-060")
 async def test_a_detached_child_is_reported(terminal: Terminal) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         text = await terminal.text(
             "setsid sleep 300 & echo started; sleep 0.2; pgrep -n sleep || true"
         )
@@ -214,9 +214,9 @@ async def test_a_detached_child_is_reported(terminal: Terminal) -> None:
 
 @pytest.mark.holds("case-060")
 async def test_a_child_that_ignores_term_is_killed_at_the_deadline(terminal: Terminal) -> None:
-    with trio.fail_after(8):
-        text = await terminal.text("echo $$; (trap '' TERM; sleep 300) | cat", timeout=0.3)
-    assert "timed out after 0.3 s" in text
+    with trio.fail_after(30):
+        text = await terminal.text("echo $$; (trap '' TERM; sleep 300) | cat", timeout=2)
+    assert "timed out after 2 s" in text
     assert await gone(int(text.split()[0]))
 
 
@@ -236,7 +236,7 @@ async def test_a_cancelled_command_is_gone_with_its_children_quickly(terminal: T
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while not pids.exists() or not pids.read_text().strip():  # noqa: ASYNC110 - nothing signals that a process is gone
                 await trio.sleep(0.01)
         start = trio.current_time()

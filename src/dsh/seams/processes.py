@@ -17,7 +17,7 @@ from typing import IO, Final
 
 import trio
 
-__all__ = ["Reaper", "end_session", "send_session"]
+__all__ = ["Reaper", "end_session", "outlasts", "send_session"]
 
 #: `+ N` lists a session, `- N` takes it off; at the end of input all listed ones are killed: the
 #: leader's group at once, then what job control put into other groups.
@@ -176,10 +176,22 @@ async def end_session(process: trio.Process, *, grace: float, reap: float) -> No
     await process.wait()
 
 
+async def outlasts(session: int, seconds: float) -> bool:
+    """Whether something of a session still runs after so long: what is just ending does not."""
+    with trio.move_on_after(seconds):
+        await _empty(session)
+        return False
+    return True
+
+
 async def _gone(process: trio.Process) -> None:
-    """Return when the session is empty. There is no event for that, so look now and then."""
     await process.wait()
+    await _empty(process.pid)
+
+
+async def _empty(session: int) -> None:
+    """Return when nothing of it runs. There is no event for that, so look now and then."""
     pause = LOOK_FIRST
-    while send_session(process.pid, 0):
+    while send_session(session, 0):
         await trio.sleep(pause)
         pause = min(2 * pause, LOOK_MAX)

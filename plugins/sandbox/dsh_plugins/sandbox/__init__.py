@@ -2,8 +2,8 @@
 
 What comes in: calls of tools that write, and processes that tools start. What goes out: a refusal
 of every path outside, judged on the final arguments; and processes started through `bwrap`, where
-the rest of the system is read-only. Without `bwrap` processes are not confined, and that is said
-loudly, once; with `required` they do not run at all.
+the rest of the system is read-only. Where `bwrap` is missing or does not work, processes are not
+confined, and that is said loudly, once; with `required` they do not run at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dsh.kernel import required
 from dsh.seams.environ import ENVIRON, Environ
 from dsh.seams.sandbox import SANDBOX
 from dsh.tools import TOOLS, ToolRuntime
-from dsh_plugins.sandbox.bwrap import Bubblewrap, Unconfined
+from dsh_plugins.sandbox.bwrap import Bubblewrap, Unconfined, working
 from dsh_plugins.sandbox.catalog import SandboxConfig
 
 if TYPE_CHECKING:
@@ -51,13 +51,18 @@ async def sandbox(ctx: Context, config: SandboxConfig, deps: _Deps) -> None:
 
     deps.tools.guard(ctx, inside)
     program = shutil.which("bwrap", path=deps.environ.get("PATH"))
+    why = "bwrap was not found"
     if program is not None:
-        ctx.provide(SANDBOX, Bubblewrap(program, network=config.network))
-        return
-    ctx.provide(SANDBOX, Unconfined(refuse=config.required))
+        found = await working(Bubblewrap(program=program, network=config.network))
+        if not isinstance(found, str):
+            ctx.provide(SANDBOX, found)
+            return
+        why = f"bwrap does not work here ({found})"
+    ctx.provide(SANDBOX, Unconfined(why, config.required))
     fate = "they are refused" if config.required else "they can write everywhere you can"
     ctx.log.warning(
-        "NOT ENFORCED for processes: bwrap was not found, so commands are not confined and %s; "
+        "NOT ENFORCED for processes: %s, so commands are not confined and %s; "
         "install bubblewrap. File tools are kept inside the workspace",
+        why,
         fate,
     )

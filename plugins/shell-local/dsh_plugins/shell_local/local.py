@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from dsh.errors import ToolError
 from dsh.seams.output import Ends
-from dsh.seams.processes import end_session, send_session
+from dsh.seams.processes import end_session, outlasts
 from dsh.seams.shell import Shell, ShellResult, Watch
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Patience:
     timeout: float = 2.0
     #: for output that is still in the pipe when the shell has exited.
     drain: float = 0.25
+    #: for what the shell left, before it counts as left in the background.
+    ending: float = 0.25
     #: after KILL, for the kernel to take the processes away.
     reap: float = 1.0
 
@@ -169,7 +171,7 @@ class LocalShell(Shell):
         with trio.CancelScope(shield=True):
             with trio.move_on_after(self._patience.drain):
                 await child.quiet.wait()
-            left = send_session(child.process.pid, 0)
+            left = await outlasts(child.process.pid, self._patience.ending)
             if left:
                 await self._end(child, self._patience.cancel)
                 with trio.move_on_after(self._patience.drain):
