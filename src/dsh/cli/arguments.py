@@ -24,10 +24,11 @@ from dsh.cli.chat_arguments import (
     new_plugin_options,
 )
 from dsh.cli.grammar import Commands, Parser, Shared, add_shared, common
+from dsh.cli.view_arguments import ViewOptions, add_telling, add_view, view_options
 from dsh.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "Command",
@@ -50,6 +51,7 @@ An agent that works in your directory, with plugins you can check with mypy.
   dsh run --allow 'bash:pytest *' "run the tests and explain"
   dsh chat                            a conversation: it asks before it changes anything
   dsh sessions list                   what was done here; every word is kept in a log
+  dsh view last --open                the newest session as a page: times, requests, changes
 """
 
 RUN: Final = """\
@@ -77,6 +79,7 @@ SESSION is an id, the beginning of one, or `last`: the newest one of this direct
 
   dsh sessions list                     what was done here, newest first
   dsh sessions show last                what happened, turn by turn
+  dsh sessions show last --saw          what the model was sent last, and what changed
   dsh sessions fork last --turn 2       a new session that begins with its first two turns
   dsh sessions replay last              the same again, without model and tools: what differs now?
   dsh sessions salvage ID               what a damaged log still gives, as a new session
@@ -103,6 +106,7 @@ class SessionsOptions(Shared):
     """`dsh sessions ACTION`. `session` is None for `list`; `step` is `TURN.STEP`.
 
     `others` are the further sessions of `rm`, `at` a seq, `new_id` the id of the session to make.
+    The last five are of `show`: a step's request, what it is compared with, one event, a pattern.
     """
 
     action: Action
@@ -113,6 +117,11 @@ class SessionsOptions(Shared):
     others: tuple[str, ...] = ()
     at: int | None = None
     new_id: str | None = None
+    saw: bool = False
+    versus: str | None = None
+    seq: int | None = None
+    grep: str | None = None
+    form: str = "text"
 
 
 @frozen(kw_only=True, slots=True)
@@ -139,6 +148,7 @@ Command: TypeAlias = (
     | NewPluginOptions
     | CompletionOptions
     | CatalogOptions
+    | ViewOptions
 )
 
 
@@ -202,6 +212,7 @@ def _add_sessions(commands: Commands) -> None:
     show = actions.add_parser("show", help="what happened, turn by turn", allow_abbrev=False)
     show.add_argument("session", metavar="SESSION")
     show.add_argument("--turn", type=int, metavar="N", help="this turn only")
+    add_telling(show)
     add_shared(show)
     messages = actions.add_parser(
         "messages", help="what the model was sent: one JSON message a line", allow_abbrev=False
@@ -265,6 +276,16 @@ def _add_looking(commands: Commands) -> None:
     add_shared(doctor)
 
 
+#: Commands whose options are read where their grammar stands.
+READERS: Final[dict[str, Callable[[dict[str, object]], Command]]] = {
+    "catalog": catalog_options,
+    "chat": chat_options,
+    "completion": completion_options,
+    "plugin": new_plugin_options,
+    "view": view_options,
+}
+
+
 def grammar() -> Parser:
     """The whole grammar, as argparse has it."""
     return _grammar()[0]
@@ -278,6 +299,7 @@ def _grammar() -> tuple[Parser, Parser]:
     run = _add_run(commands)
     add_chat(commands)
     _add_sessions(commands)
+    add_view(commands)
     _add_looking(commands)
     add_catalog(commands)
     return parser, run
@@ -297,23 +319,17 @@ def read_arguments(arguments: Sequence[str]) -> Command:
     if unknown:
         raise UsageError(_unknown(unknown[0], str(given["command"] or ""), run.format_help()))
     if given["command"] is None:
-        parser.error("a command is missing: run, chat, sessions, plugins, doctor or catalog")
+        parser.error("a command is missing: run, chat, sessions, view, plugins, doctor or catalog")
     match given["command"]:
         case "sessions":
             return _sessions(given)
-        case "chat":
-            return chat_options(given)
-        case "plugin":
-            return new_plugin_options(given)
-        case "completion":
-            return completion_options(given)
+        case "chat" | "plugin" | "completion" | "view" | "catalog" as named:
+            return READERS[named](given)
         case "plugins":
             order = cast("str | None", given["order"])
             return PluginsOptions(**common(given), order=order, json=given["json"] is True)
         case "doctor":
             return DoctorOptions(**common(given), json=given["json"] is True)
-        case "catalog":
-            return catalog_options(given)
         case _:
             return _run(given)
 
@@ -361,4 +377,9 @@ def _sessions(given: dict[str, object]) -> SessionsOptions:
         others=tuple(cast("list[str]", others)),
         at=cast("int | None", given.get("at")),
         new_id=cast("str | None", given.get("new_id")),
+        saw=given.get("saw") is True,
+        versus=cast("str | None", given.get("versus")),
+        seq=cast("int | None", given.get("seq")),
+        grep=cast("str | None", given.get("grep")),
+        form=cast("str", given.get("form") or "text"),
     )

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 from dsh.cli.arguments import Command, DoctorOptions, PluginsOptions, RunOptions, read_arguments
 from dsh.cli.catalog_arguments import CatalogOptions
 from dsh.cli.chat_arguments import ChatOptions, CompletionOptions, NewPluginOptions
+from dsh.cli.view_arguments import ViewOptions
 from dsh.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dsh.cli.arguments import SessionsOptions
 
 __all__ = ["run_command"]
 
@@ -67,6 +70,14 @@ def _run(command: Command) -> int:
         from dsh.cli.catalog import catalog  # noqa: PLC0415
 
         return catalog(command)
+    return _look(command)
+
+
+def _look(command: SessionsOptions | ViewOptions) -> int:
+    if isinstance(command, ViewOptions):
+        from dsh.cli.view import view  # noqa: PLC0415
+
+        return view(command)
     from dsh.cli.sessions import sessions  # noqa: PLC0415
 
     return sessions(command)

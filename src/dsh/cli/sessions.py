@@ -1,31 +1,24 @@
 """`dsh sessions`: the actions on stored sessions; here those that only look.
 
 What comes in: typed options. What goes out: rows, a story, messages as JSON lines, or a verdict, on
-standard output. Only the store is mounted: a broken row elsewhere does not keep anybody from
-reading what was done. Copying and removing are in `dsh.cli.copying`, replaying in
-`dsh.cli.replaying`.
+standard output. Telling is in `dsh.cli.showing`, copying and removing in `dsh.cli.copying`,
+replaying in `dsh.cli.replaying`.
 """
 
 from __future__ import annotations
 
-import gc
-import logging
 from typing import TYPE_CHECKING, Final
 
 import orjson
-import trio
 
-from dsh.boot import mounted, planned, process_environ, read_known
+from dsh.boot import read_known
 from dsh.catalog.codec import encode_record
 from dsh.cli.choosing import chosen, is_here
-from dsh.cli.failures import ContainedFailures, explained
 from dsh.cli.inert import clipped, one_line
-from dsh.cli.outlet import OutletClosed
+from dsh.cli.looking import Looking, look
 from dsh.cli.requests import request_at
-from dsh.cli.screen import Screen, open_screen
-from dsh.cli.story import moment, size_in_words, story
+from dsh.cli.story import moment, size_in_words
 from dsh.errors import SessionError, UsageError
-from dsh.seams.persistence import PERSISTENCE, SessionPersistence, SessionSummary
 from dsh.session import Problem, verify
 
 if TYPE_CHECKING:
@@ -33,54 +26,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dsh.cli.arguments import SessionsOptions
+    from dsh.cli.screen import Screen
+    from dsh.seams.persistence import SessionPersistence, SessionSummary
 
 __all__ = ["sessions"]
 
-#: The rows that reading needs.
-STORE: Final = frozenset({"sessions", "session-jsonl", "session-sqlite"})
 PIPE_WIDTH: Final = 100
 
 
 def sessions(options: SessionsOptions) -> int:
     """Run one of the actions. Returns the exit code; a refusal is said on standard error."""
-    screen = open_screen(options.color, process_environ())
-    logger = logging.getLogger("dsh")
-    logger.handlers[:] = [ContainedFailures(screen.say, debug=options.debug)]
-    logger.propagate = False
-    gc.freeze()
-    gc.enable()
-    try:
-        code = trio.run(_act, options, screen)
-    except OutletClosed as error:
-        code = 141 if error.broken else 1
-        if not error.broken:
-            screen.say(f"dsh: {error}\n")
-    except BaseException as error:  # the last frame: a person gets a sentence  # noqa: BLE001  # the last frame: a person gets a sentence
-        text, code = explained(error, debug=options.debug, before_session=True)
-        screen.say(text)
-    screen.finish()
-    return code
+    return look(options, _act)
 
 
-async def _act(options: SessionsOptions, screen: Screen) -> int:
-    plan = planned(
-        options.config, profile=options.profile, sets=options.sets, cwd=options.cwd, only=STORE
-    )
-    async with mounted(plan, strict=True) as harness:
-        store = harness.service(PERSISTENCE)
-        if options.action == "list":
-            await _list(store, plan.cwd, screen, everywhere=options.everywhere)
-            code = 0
-        elif options.action == "verify" and options.everywhere:
-            code = await _verify_all(store, screen)
-        else:
-            names = () if options.session is None else (options.session, *options.others)
-            if not names:
-                raise UsageError(f"dsh sessions {options.action} needs a SESSION")
-            summaries = [await chosen(store, name, plan.cwd) for name in names]
-            code = await _some(options, store, summaries, screen)
-        await screen.flushed()
-        return code
+async def _act(options: SessionsOptions, looking: Looking) -> int:
+    store, screen = looking.store, looking.screen
+    if options.action == "list":
+        await _list(store, looking.cwd, screen, everywhere=options.everywhere)
+        return 0
+    if options.action == "verify" and options.everywhere:
+        return await _verify_all(store, screen)
+    names = () if options.session is None else (options.session, *options.others)
+    if not names:
+        raise UsageError(f"dsh sessions {options.action} needs a SESSION")
+    summaries = [await chosen(store, name, looking.cwd) for name in names]
+    return await _some(options, store, summaries, screen)
 
 
 async def _some(
@@ -107,10 +77,9 @@ async def _one(
 ) -> int:
     match options.action:
         case "show":
-            log = await read_known(store, summary.id)
-            width = screen.width if screen.out.is_terminal else PIPE_WIDTH
-            for line in story(log, width=width, turn=options.turn):
-                screen.out.text(line + "\n")
+            from dsh.cli.showing import showing  # noqa: PLC0415
+
+            return await showing(options, store, summary, screen)
         case "messages":
             log = await read_known(store, summary.id)
             for message in request_at(log.events, options.step):

@@ -1,33 +1,57 @@
-"""A session told in plain text: turns, replies, tool calls, retries, how each turn ended.
+"""A session told in plain text: turns, replies, tries, tool calls, waits, how each turn ended.
 
-What comes in: a stored log. What goes out: lines, inert and cut to a width, each record on one of
-its own; `#n` is the seq everywhere. It only looks: unknown events are counted, not skipped in
-silence.
+What comes in: what of a log could be read. What goes out: lines, inert and cut to a width, each
+record on one of its own; `#n` is the seq everywhere. It tells the trajectory that the page shows,
+in the same words; what is left out is counted.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from dsh import catalog as ev
-from dsh.catalog.records import TextBlock, UserSource
 from dsh.cli.cards import outcome_of, seconds, subject_of
 from dsh.cli.inert import cells, clipped, one_line
-from dsh.cli.progress import Spent, reason_in_words
-from dsh.wire import UnknownEvent
+from dsh.cli.progress import reason_in_words
+from dsh.view import Trajectory, Words, count_in_words, counted, told, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from dsh.catalog.records import Message
-    from dsh.wire import StoredEvent, StoredLog
+    from dsh.cli.looking import Found
+    from dsh.view import Row, RowKind, Step, Turn
+    from dsh.wire import StoredEvent
 
-__all__ = ["moment", "size_in_words", "story"]
+__all__ = ["WORDS", "moment", "size_in_words", "story", "trajectory_of"]
 
-TURN_INDENT: Final = 2
 BODY_INDENT: Final = 9
 KILO: Final = 1000
+#: What the command line calls things; the page says the same.
+WORDS: Final = Words(
+    subject=subject_of,
+    outcome=outcome_of,
+    ending=reason_in_words,
+    line=one_line,
+    seconds=seconds,
+)
+#: What stands before a row. None: the row is not told unless it is asked for.
+LABELS: Final[dict[RowKind, str | None]] = {
+    "user": "you",
+    "context": "context",
+    "system": "system",
+    "tool": "",
+    "decision": "",
+    "rewrite": "",
+    "compaction": "---",
+    "prune": "---",
+    "replace": "---",
+    "seed": "---",
+    "unknown": "?",
+    "queue": None,
+    "request": None,
+    "event": None,
+}
 
 
 def moment(epoch_ms: int) -> str:
@@ -44,26 +68,81 @@ def size_in_words(count: int) -> str:
     return f"{count / KILO / KILO:.1f} MB"
 
 
-def story(log: StoredLog, *, width: int, turn: int | None = None) -> Iterator[str]:
-    """The lines of a session, or of one of its turns."""
-    if turn is None:
-        yield from _head(log, width)
-    told = _Story(width)
-    for event in log.events:
-        for number, line in told.lines(event):
-            if turn is None or number == turn:
-                yield line
-    if turn is None and log.torn is not None:
-        yield f"the last line is unfinished: {one_line(log.torn)}; the next resume cuts it off"
-    if turn is None and told.unknown:
-        yield f"events of types unknown to this installation, not shown: {told.unknown}"
+def trajectory_of(events: Sequence[StoredEvent]) -> Trajectory:
+    """The trajectory of a log, in the command line's words."""
+    trajectory = Trajectory(WORDS)
+    trajectory.see_all(events)
+    return trajectory
 
 
-def _head(log: StoredLog, width: int) -> Iterator[str]:
-    header = log.header
-    where = one_line(header.cwd) if header.cwd is not None else "(no workspace)"
-    yield clipped(f"session  {header.id}   {where}   {moment(header.created_at)}", width)
-    yield f"model    {_model(log.events)}   {len(log.events)} events"
+def story(
+    found: Found,
+    *,
+    width: int,
+    turn: int | None = None,
+    wanted: Callable[[Row], bool] | None = None,
+) -> Iterator[str]:
+    """The lines of a session, or of one of its turns; with `wanted`, of those rows alone."""
+    trajectory = trajectory_of(found.events)
+    teller = _Teller(trajectory, width)
+    if turn is None and wanted is None:
+        yield from _head(found, trajectory, width)
+    left_out = 0
+    for row in trajectory.tables.rows:
+        if turn is not None and row.turn != turn:
+            continue
+        if wanted is not None:
+            if wanted(row):
+                yield teller.line(row, label=f"{row.turn}.{row.step}")
+            continue
+        if row.kind in LABELS and LABELS[row.kind] is None:
+            left_out += 1
+            continue
+        yield from teller.lines(row)
+    if wanted is None:
+        yield from teller.rest()
+        yield from _tail(found, trajectory, left_out if turn is None else 0)
+
+
+def _head(found: Found, trajectory: Trajectory, width: int) -> Iterator[str]:
+    header, turns = found.header, trajectory.tables.turns
+    where = one_line(header.cwd) if header is not None and header.cwd else "(no workspace)"
+    when = moment(trajectory.base if header is None else header.created_at)
+    ending = (turns[-1].words or "not finished") if turns else "no turn yet"
+    title = next((row.text for row in trajectory.tables.rows if row.kind == "user"), "")
+    fixed = f"session  {found.id}      {where}   {when}   {ending}"
+    room = max(width - cells(fixed), 12)
+    named = f' "{clipped(title, room)}"' if title else ""
+    yield clipped(f"session  {found.id}{named}   {where}   {when}   {ending}", width)
+    sums = totals(trajectory.tables, trajectory.length)
+    counts = ", ".join(
+        counted(count, word)
+        for count, word in (
+            (len(found.events), "event"),
+            (sums.turns, "turn"),
+            (sums.steps, "step"),
+        )
+    )
+    yield clipped(f"model    {_model(found.events)}   {counts}", width)
+    spent = f"model {seconds(sums.model)} · tools {seconds(sums.tools)}"
+    spent += f" · waiting {seconds(sums.waiting)}"
+    spent += f" · retries {sums.retries}" if sums.retries else ""
+    spent += f" · {counted(sums.errors, 'error')}" if sums.errors else ""
+    yield clipped(f"time     {seconds(trajectory.length)}: {spent}", width)
+
+
+def _tail(found: Found, trajectory: Trajectory, left_out: int) -> Iterator[str]:
+    if left_out:
+        what = "settings, queued messages, events of plugins"
+        yield ""
+        yield f"not told: {left_out} records ({what}); --format json has them"
+    if trajectory.unknown:
+        yield f"events of types unknown to this installation: {trajectory.unknown}"
+    if found.torn is not None:
+        yield f"the last line is unfinished: {one_line(found.torn)}; the next resume cuts it off"
+    if found.damage is not None:
+        yield f"damaged: {one_line(found.damage)}"
+        yield f"what can be read becomes a session of its own with: dsh sessions salvage {found.id}"
 
 
 def _model(events: Sequence[StoredEvent]) -> str:
@@ -74,87 +153,64 @@ def _model(events: Sequence[StoredEvent]) -> str:
     return "(never asked)"
 
 
-def _text(message: Message) -> str:
-    return one_line(
-        " ".join(block.text for block in message.content if isinstance(block, TextBlock))
-    )
+class _Teller:
+    """Rows as lines of one width."""
 
-
-@final
-class _Story:
-    """What is told so far. Lines come with the number of the turn they belong to."""
-
-    def __init__(self, width: int) -> None:
-        self.unknown = 0
+    def __init__(self, trajectory: Trajectory, width: int) -> None:
         self._width: Final = width
-        self._turn = 0
-        self._began = 0
-        self._step_began = 0
-        self._spent = Spent()
-        self._pending: list[str] = []
-        self._calls: dict[str, tuple[ev.tool.Call, int]] = {}
+        tables = trajectory.tables
+        self._turns: Final[dict[int, Turn]] = {turn.row: turn for turn in tables.turns}
+        self._steps: Final[dict[tuple[int, int], Step]] = {
+            (step.turn, step.number): step for step in tables.steps
+        }
+        self._rows: Final = {id(row): place for place, row in enumerate(tables.rows)}
+        self._at = (0, 0)
+        self._tools = 0
 
-    def lines(self, event: StoredEvent) -> Iterator[tuple[int, str]]:
-        """What this event adds. A turn is told when it ends: its head line says how it went."""
-        match event.data:
-            case UnknownEvent():
-                self.unknown += 1
-            case ev.turn.Start(turn=turn):
-                self._turn, self._began, self._spent = turn, event.time, Spent()
-                self._pending = []
-            case ev.turn.End() as end:
-                yield from self._told(end, event.time)
-            case ev.step.Start():
-                self._step_began = event.time
-            case ev.user.Message(message=message):
-                who = "you" if isinstance(message.source, UserSource) else "context"
-                self._row(who, _text(message), "", event.seq)
-            case ev.assistant.Message() as reply:
-                self._replied(reply, event)
-            case ev.tool.Call() as call:
-                self._calls[call.call_id] = (call, event.time)
-            case ev.tool.Result() as result:
-                self._returned(result, event)
-            case ev.llm.Retry() as retry:
-                wait = seconds(int(retry.delay_ms))
-                by = f" ({one_line(retry.plugin)})" if retry.plugin is not None else ""
-                text = f"try {retry.retry} {one_line(retry.failure.code)}, waited {wait}{by}"
-                self._row(f"{retry.turn}.{retry.step}", text, "", event.seq)
-            case _:
-                pass
+    def lines(self, row: Row) -> Iterator[str]:
+        """What a row says, with what has to be said before it."""
+        if (row.turn, row.step) != self._at:
+            yield from self.rest()
+            self._at = (row.turn, row.step)
+        if row.kind == "turn":
+            yield ""
+            yield self._turn(row)
+            if row.text:
+                yield clipped(f"  !!     {row.text}", self._width)
+            return
+        self._tools += row.kind == "tool"
+        label = LABELS.get(row.kind)
+        yield self.line(row, label=f"{row.turn}.{row.step}" if label is None else label)
 
-    def _told(self, end: ev.turn.End, time: int) -> Iterator[tuple[int, str]]:
-        took = seconds(time - self._began)
-        parts = [f"turn {end.turn}", reason_in_words(end.reason), took, *self._spent.in_words()]
-        yield end.turn, ""
-        yield end.turn, "   ".join(parts)
-        if isinstance(end.reason, ev.records.ErrorTurnEnd):
-            failure = end.reason.error
-            self._row("!!", f"{one_line(failure.code)}: {one_line(failure.message)}", "", None)
-        for line in self._pending:
-            yield end.turn, line
-        self._pending = []
+    def rest(self) -> Iterator[str]:
+        """What is to be said at the end of a step: how much of its tools ran at once."""
+        step = self._steps.get(self._at)
+        if self._tools > 1 and step is not None and step.tool_sum > step.tool_wall:
+            yield (
+                f"{'':{BODY_INDENT}}{self._tools} tools together {seconds(step.tool_wall)}, "
+                f"one by one {seconds(step.tool_sum)}"
+            )
+        self._tools = 0
 
-    def _row(self, label: str, text: str, right: str, seq: int | None) -> None:
-        tail = f"{right}  {f'#{seq}':>5}" if seq is not None else right
+    def line(self, row: Row, *, label: str) -> str:
+        """One row as one line: label, words, how it came out, how long it took, its seq."""
+        words = told(row, WORDS)
+        named = row.kind in {"tool", "decision", "try", "compaction", "prune", "replace", "unknown"}
+        subject = f"{words.name} {words.about}" if named else words.about
+        took = ""
+        if row.end is not None and row.kind not in {"user", "context", "system"}:
+            took = seconds(row.end - row.begin - row.waited)
+        right = "   ".join(part for part in (words.result, took) if part)
+        tail = f"{right}  {f'#{row.seqs[0]}':>5}"
         room = self._width - BODY_INDENT - cells(tail) - 2
-        body = clipped(text, max(room, 20))
+        body = clipped(subject.strip(), max(room, 20))
         gap = " " * max(self._width - BODY_INDENT - cells(body) - cells(tail), 2)
-        head = f"{' ' * TURN_INDENT}{label}".ljust(BODY_INDENT)
-        self._pending.append(f"{head}{body}{gap}{tail}".rstrip())
+        return f"{f'  {label}'.ljust(BODY_INDENT)}{body}{gap}{tail}".rstrip()
 
-    def _replied(self, reply: ev.assistant.Message, event: StoredEvent) -> None:
-        if reply.usage is not None:
-            self._spent.add(reply.usage)
-        text = _text(reply.message) or "(no text)"
-        cut = " (cut off)" if reply.interrupted else ""
-        took = seconds(event.time - self._step_began)
-        self._row(f"{reply.turn}.{reply.step}", text + cut, took, event.seq)
-
-    def _returned(self, result: ev.tool.Result, event: StoredEvent) -> None:
-        call, began = self._calls.pop(result.message.tool_call_id, (None, event.time))
-        name = one_line(call.name) if call is not None else "(unknown call)"
-        subject = subject_of(call) if call is not None else ""
-        outcome = outcome_of(result)
-        took = seconds(event.time - began)
-        self._row("", f"{name} {subject}", f"{outcome.summary}   {took}", event.seq)
+    def _turn(self, row: Row) -> str:
+        turn = self._turns.get(self._rows[id(row)])
+        parts = [f"turn {row.turn}", row.note or "not finished"]
+        if row.end is not None:
+            parts.append(seconds(row.end - row.begin))
+        spent = None if turn is None else turn.spent
+        return "   ".join(part for part in (*parts, count_in_words(spent)) if part)

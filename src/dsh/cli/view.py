@@ -1,0 +1,126 @@
+"""`dsh view`: a session as one HTML file, or as a page that is kept up to date while it runs.
+
+What comes in: typed options. What goes out: a file that only its owner may read, and its path on
+standard output; or the address of a page on this machine, until Ctrl-C. A damaged log is shown as
+far as it can be read. Nothing here writes to a session, or waits for one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import webbrowser
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import trio
+
+from dsh.boot import places_of, process_environ
+from dsh.cli.choosing import chosen
+from dsh.cli.inert import one_line
+from dsh.cli.looking import as_far_as_readable, look
+from dsh.cli.showing import facts_of
+from dsh.cli.story import WORDS, size_in_words, story
+from dsh.errors import UsageError
+from dsh.view import Document, Facts, Trajectory
+
+if TYPE_CHECKING:
+    from dsh.cli.looking import Found, Looking
+    from dsh.cli.screen import Screen
+    from dsh.cli.view_arguments import ViewOptions
+
+__all__ = ["view"]
+
+#: How much of the story stands in the page for readers without scripts.
+NOSCRIPT_LINES: Final = 200
+NOSCRIPT_WIDTH: Final = 100
+STDOUT: Final = Path("-")
+
+
+def view(options: ViewOptions) -> int:
+    """Make the page. Returns the exit code; a refusal is said on standard error."""
+    return look(options, _view)
+
+
+async def _view(options: ViewOptions, looking: Looking) -> int:
+    screen = looking.screen
+    summary = await chosen(looking.store, options.session, looking.cwd)
+    found = await as_far_as_readable(looking.store, summary)
+    _warn(found, screen)
+    document = Document(Trajectory(WORDS), full=options.full, redact=options.redact)
+    document.see_all(found.events)
+    if options.follow:
+        from dsh.cli.following import following  # noqa: PLC0415
+
+        return await following(options, looking, document, found, _show)
+    page = document.whole(_facts(found)).encode()
+    if options.output == STDOUT:
+        screen.out.data(page)
+        return 0
+    path = _default_path(found.id) if options.output is None else options.output.absolute()
+    await trio.to_thread.run_sync(_write, path, page)
+    screen.out.text(f"{path}\n")
+    masked = f"{document.masked} texts masked, " if options.redact else ""
+    count = len(found.events)
+    screen.say(
+        f"{count:,} events, {size_in_words(len(page))}, {masked}"
+        "holds full prompts and results: mind whom you give it to\n"
+    )
+    if options.open:
+        await _show(path.as_uri(), screen)
+    return 0
+
+
+def _facts(found: Found) -> Facts:
+    facts = facts_of(found)
+    lines = tuple(islice(story(found, width=NOSCRIPT_WIDTH), NOSCRIPT_LINES))
+    return Facts(
+        session=facts.session,
+        header=facts.header,
+        damage=facts.damage,
+        torn=facts.torn,
+        noscript=lines,
+    )
+
+
+def _warn(found: Found, screen: Screen) -> None:
+    if found.damage is not None:
+        count = len(found.events)
+        screen.say(
+            f"warning: session {found.id} is damaged: {one_line(found.damage)}; "
+            f"the {count:,} events before that are shown\n"
+        )
+
+
+def _default_path(session: str) -> Path:
+    return places_of(process_environ()).state / "views" / f"{quote(session, safe='')[:200]}.html"
+
+
+def _write(path: Path, page: bytes) -> None:
+    """Put the page in place at once, for its owner alone. Raises UsageError."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(page)  # a pipe or a device
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+        try:
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(page)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror or error}; name another file with -o FILE"
+        ) from error
+
+
+async def _show(address: str, screen: Screen) -> None:
+    """Ask the person's browser to show it. That it cannot is said, and no failure."""
+    shown = await trio.to_thread.run_sync(webbrowser.open, address, abandon_on_cancel=True)
+    if not shown:
+        screen.say("no browser was found; open it yourself\n")
