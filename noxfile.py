@@ -84,7 +84,8 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def stories(session: nox.Session) -> None:
     """The command as people run it, on real sockets, terminals and disks; faults, small."""
-    session.install("-e", ".[codegen]", "hatchling", *group("test"), *group("types"))
+    wanted = ("hatchling", *group("test"), *group("types"), *group("servers"))
+    session.install("-e", ".[codegen]", *wanted)
     session.run("pytest", "-q", *(session.posargs or (*WORKERS, *STORIES)))
 
 

@@ -43,11 +43,16 @@ def _entry_points(
 ) -> str:
     storing = [p for p, c in extensions if any(domain.has_durable for domain in c.domains)]
     lines = ['[project.entry-points."dsh.plugins"]']
-    lines += [f"{plugin.name} = {quoted(plugin.entry)}" for plugin in plugins]
+    lines += [f"{plugin.name} = {quoted(_entry(plugin))}" for plugin in plugins]
     if storing:
         lines += ["", '[project.entry-points."dsh.catalogs"]']
         lines += [f'{p.name} = "dsh_plugins.{p.package}.catalog:CATALOG"' for p in storing]
     return "\n".join(lines) + "\n"
+
+
+def _entry(plugin: PluginInfo) -> str:
+    """The entry point; its extra tells an installation without it what to install."""
+    return f"{plugin.entry} [{plugin.extra}]" if plugin.extra else plugin.entry
 
 
 def _extras(plugins: Sequence[PluginInfo]) -> str:

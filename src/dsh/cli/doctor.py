@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 import trio
+from typing_extensions import override
 
 from dsh.boot import Harness, Plan, mounted, places_of, planned, process_environ, rows_of
 from dsh.cli.failures import explained
@@ -40,19 +41,21 @@ EXIT_TO_FIX: Final = 1
 #: How many logs, the newest first, are read to their end.
 LOGS_READ: Final = 50
 LOG_BYTES: Final = 50_000_000
+PLUGIN_LOGGER: Final = "dsh.plugin."
 
 
 def doctor(options: DoctorOptions) -> int:
     """Look at everything and print it. 0: nothing is to fix; 1: something is."""
     screen = open_screen(options.color, process_environ())
-    logging.getLogger("dsh").handlers[:] = [logging.NullHandler()]
+    heard = _Heard()
+    logging.getLogger("dsh").handlers[:] = [heard]
     logging.getLogger("dsh").propagate = False
     gc.freeze()
     gc.enable()
     findings: list[Finding] = []
     code = 0
     try:
-        trio.run(_examine, options, screen, findings)
+        trio.run(_examine, options, screen, findings, heard)
         if options.json:
             for one in findings:
                 screen.out.data(orjson.dumps(as_json(one)) + b"\n")
@@ -69,7 +72,26 @@ def doctor(options: DoctorOptions) -> int:
     return code
 
 
-async def _examine(options: DoctorOptions, screen: Screen, findings: list[Finding]) -> None:
+class _Heard(logging.Handler):
+    """What plugins warn of while they start: a part of theirs that does not work."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[tuple[str, str]] = []
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith(PLUGIN_LOGGER):
+            self.said.append((record.name.removeprefix(PLUGIN_LOGGER), record.getMessage()))
+
+    def findings(self) -> Iterator[Finding]:
+        for plugin, text in self.said:
+            yield Finding("warn", "plugin", f"{plugin}: {text}")
+
+
+async def _examine(
+    options: DoctorOptions, screen: Screen, findings: list[Finding], heard: _Heard
+) -> None:
     findings.append(_versions())
     findings.append(_state())
     plan = _plan(options, findings)
@@ -80,6 +102,7 @@ async def _examine(options: DoctorOptions, screen: Screen, findings: list[Findin
     else:
         async with mounted(plan) as harness:
             findings += _plugins(harness, plan)
+            findings += heard.findings()
             findings += _listeners(harness)
             findings += _keys(harness, plan)
             findings += [one async for one in _sessions(harness.kernel.root.get(PERSISTENCE))]

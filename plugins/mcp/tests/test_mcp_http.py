@@ -1,0 +1,326 @@
+"""Servers behind an address: sessions, streams of events, refusals, and keys that nobody sees."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import attrs
+import h11
+import pytest
+import trio
+
+from dsh.boot import ProcessEnviron
+from dsh.boot.environ import EnvironCredentials, environ_plugin
+from dsh.errors import PluginError
+from dsh.testing import Committed, ToolRoom, open_tool_room
+from dsh_plugins.mcp import mcp
+from dsh_plugins.mcp.catalog import McpConfig, McpServer
+from dsh_plugins.mcp.settings import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from dsh.kernel import Fiber
+
+PATIENCE = 20
+KEY = "canary-key-51e2"
+
+Body: TypeAlias = "dict[str, object]"
+
+
+@attrs.frozen
+class Answer:
+    """What the stub answers. `hangs`: headers never come. `cut`: the body is not all there."""
+
+    status: int = 200
+    body: bytes = b""
+    kind: str = "application/json"
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    hangs: bool = False
+    cut: bool = False
+
+
+@attrs.frozen
+class Asked:
+    """What the stub was asked."""
+
+    verb: str
+    headers: Mapping[str, str]
+    message: Body
+
+    @property
+    def method(self) -> object:
+        return self.message.get("method")
+
+
+def result(message: Body, value: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": value}).encode()
+
+
+def text(words: str) -> Body:
+    return {"content": [{"type": "text", "text": words}]}
+
+
+def events(*data: bytes) -> bytes:
+    return b": hello\n\n" + b"".join(b"event: message\ndata: %s\n\n" % one for one in data)
+
+
+class Stub:
+    """A server with one tool `echo`. Put a function into `says` to answer a method otherwise."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.sessions = 0
+        self.says: dict[object, Callable[[Asked], Answer | None]] = {}
+        self.url = ""
+        self.news = trio.Event()
+
+    def answer(self, asked: Asked) -> Answer:
+        own = self.says.get(asked.method or asked.verb)
+        found = None if own is None else own(asked)
+        if found is not None:
+            return found
+        message = asked.message
+        match asked.method:
+            case "initialize":
+                self.sessions += 1
+                session = {"Mcp-Session-Id": f"session-{self.sessions}"}
+                greeting = {"protocolVersion": "2025-06-18", "capabilities": {}}
+                return Answer(body=result(message, greeting), headers=session)
+            case "tools/list":
+                tools = [{"name": "echo", "inputSchema": {"type": "object"}}]
+                return Answer(body=result(message, {"tools": tools}))
+            case "tools/call":
+                return Answer(body=result(message, text("from json")))
+            case _:
+                return Answer(status=202)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        wire = h11.Connection(h11.SERVER)
+        async with stream:
+            while True:
+                asked = await self._request(wire, stream)
+                if asked is None:
+                    return
+                self.asked.append(asked)
+                self.news.set()
+                self.news = trio.Event()
+                answer = self.answer(asked)
+                if answer.hangs:
+                    await trio.sleep_forever()
+                headers = {
+                    "content-type": answer.kind,
+                    "content-length": str(len(answer.body) + answer.cut),
+                    **answer.headers,
+                }
+                head = h11.Response(status_code=answer.status, headers=list(headers.items()))
+                sent = wire.send(head) or b""
+                sent += wire.send(h11.Data(data=answer.body)) or b""
+                if answer.cut:
+                    await stream.send_all(sent)
+                    return
+                await stream.send_all(sent + (wire.send(h11.EndOfMessage()) or b""))
+                wire.start_next_cycle()
+
+    async def _request(self, wire: h11.Connection, stream: trio.SocketStream) -> Asked | None:
+        head: h11.Request | None = None
+        body = b""
+        while True:
+            event = wire.next_event()
+            if event is h11.NEED_DATA:
+                try:
+                    wire.receive_data(bytes(await stream.receive_some()))
+                except trio.BrokenResourceError:
+                    return None
+            elif isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage) and head is not None:
+                headers = {name.decode(): value.decode() for name, value in head.headers}
+                message = cast("Body", json.loads(body)) if body else {}
+                return Asked(head.method.decode(), headers, message)
+            else:
+                return None
+
+    async def until(self, method: str) -> Asked:
+        with trio.fail_after(PATIENCE):
+            while True:
+                for asked in self.asked:
+                    if method in (asked.method, asked.verb):
+                        return asked
+                await self.news.wait()
+
+
+@attrs.define
+class Desk:
+    """A tool room with the plugin and the stub as its server `s`."""
+
+    room: ToolRoom
+    fiber: Fiber
+    stub: Stub
+    caplog: pytest.LogCaptureFixture
+
+    async def echo(self) -> Committed:
+        with trio.fail_after(PATIENCE):
+            finished = await self.room.run("mcp__s__echo", {})
+        return Committed("c", 0, finished.result, finished.decided_by)
+
+    def said(self) -> str:
+        return "\n".join(one.getMessage() for one in self.caplog.records)
+
+
+@asynccontextmanager
+async def open_desk(
+    caplog: pytest.LogCaptureFixture, stub: Stub, given: McpServer | None = None
+) -> AsyncGenerator[Desk, None]:
+    caplog.set_level(logging.WARNING, "dsh.plugin.mcp")
+    environ = ProcessEnviron({"MCP_KEY": KEY, "SPACED": "a b"})
+    async with trio.open_nursery() as nursery, open_tool_room() as room:
+        serve = partial(trio.serve_tcp, stub.serve, 0, host="127.0.0.1")
+        listeners = cast("list[trio.SocketListener]", await nursery.start(serve))
+        stub.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp?q=canary-path"
+        base = McpServer(restarts=0) if given is None else given
+        servers = {"s": attrs.evolve(base, url=base.url or stub.url)}
+        await room.kernel.mount(environ_plugin(environ, EnvironCredentials(environ))).ready()
+        fiber = room.kernel.mount(mcp, McpConfig(servers=servers, wait_ms=20_000))
+        with trio.fail_after(PATIENCE):
+            await fiber.ready()
+        yield Desk(room, fiber, stub, caplog)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.holds("MC9")
+async def test_a_session_from_greeting_to_goodbye(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_desk(caplog, Stub(), McpServer(bearer_env="MCP_KEY")) as desk:
+        done = await desk.echo()
+        assert (done.code, done.text) == (None, "from json")
+        with trio.fail_after(PATIENCE):
+            await desk.fiber.dispose()
+        asked = desk.stub.asked
+    first, *rest = asked
+    assert first.method == "initialize"
+    assert "mcp-session-id" not in first.headers
+    assert {one.headers["mcp-session-id"] for one in rest} == {"session-1"}
+    assert {one.headers["mcp-protocol-version"] for one in rest} == {"2025-06-18"}
+    assert {one.headers["authorization"] for one in asked} == {f"Bearer {KEY}"}
+    assert asked[-1].verb == "DELETE"
+    assert desk.said() == ""
+
+
+async def test_an_answer_may_be_a_stream_of_events(caplog: pytest.LogCaptureFixture) -> None:
+    stub = Stub()
+
+    def streamed(asked: Asked) -> Answer:
+        progress = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+        data = events(progress, result(asked.message, text("from events")))
+        return Answer(body=data, kind="text/event-stream; charset=utf-8")
+
+    stub.says["tools/call"] = streamed
+    async with open_desk(caplog, stub) as desk:
+        assert (await desk.echo()).text == "from events"
+
+
+@pytest.mark.holds("MC9")
+async def test_a_forgotten_session_is_opened_again_once(caplog: pytest.LogCaptureFixture) -> None:
+    stub = Stub()
+    old = {"session-1"}
+    stub.says["tools/call"] = lambda asked: (
+        Answer(status=404) if asked.headers["mcp-session-id"] in old else None
+    )
+    async with open_desk(caplog, stub) as desk:
+        assert (await desk.echo()).text == "from json"
+        assert stub.sessions == 2
+        old.update({"session-2", "session-3", "session-4"})
+        assert (await desk.echo()).code == "MCP_SESSION_EXPIRED"
+        assert stub.sessions == 3
+
+
+@pytest.mark.holds("MC9")
+@pytest.mark.parametrize(
+    ("answer", "code", "words"),
+    [
+        (Answer(status=307, headers={"location": "http://evil/x"}), "MCP_REFUSED", "'evil'"),
+        (Answer(status=401, body=KEY.encode()), "MCP_REFUSED", "check MCP_KEY"),
+        (Answer(status=500, body=f"no {KEY}".encode()), "MCP_REFUSED", "no [the value of MCP_KEY]"),
+        (Answer(status=200, body=b"<html>", kind="text/html"), "MCP_PROTOCOL", "'text/html'"),
+        (Answer(status=200, body=b"{}"), "MCP_PROTOCOL", "no message of the protocol"),
+        (Answer(body=events(), kind="text/event-stream"), "MCP_PROTOCOL", "before the result"),
+        (Answer(body=b"x", cut=True), "MCP_SERVER_GONE", "broke"),
+        (Answer(body=b"[" * (8 * 1024 * 1024 + 1)), "MCP_TOO_LARGE", "more than 8388608 bytes"),
+    ],
+)  # fmt: skip
+async def test_what_is_no_answer_fails_the_call_and_no_more(
+    caplog: pytest.LogCaptureFixture, answer: Answer, code: str, words: str
+) -> None:
+    stub = Stub()
+    async with open_desk(caplog, stub, McpServer(bearer_env="MCP_KEY")) as desk:
+        stub.says["tools/call"] = lambda _asked: answer
+        done = await desk.echo()
+        del stub.says["tools/call"]
+        assert (await desk.echo()).text == "from json"
+    assert done.code == code
+    assert words in done.text
+    assert KEY not in done.text + desk.said()
+    assert "canary-path" not in done.text
+
+
+@pytest.mark.holds("MC4")
+async def test_a_call_that_is_cancelled_is_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+    stub = Stub()
+    stub.says["tools/call"] = lambda _asked: Answer(hangs=True)
+    async with open_desk(caplog, stub) as desk, trio.open_nursery() as nursery:
+        done: list[Committed] = []
+
+        async def call() -> None:
+            done.append(await desk.echo())
+
+        nursery.start_soon(call)
+        number = (await stub.until("tools/call")).message["id"]
+        desk.room.signal.cancel()
+        told = await stub.until("notifications/cancelled")
+    assert done[0].code == "ABORTED"
+    assert told.message["params"] == {"requestId": number}
+
+
+async def test_a_server_that_cannot_be_reached_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    given = McpServer(url="http://127.0.0.1:9/x?canary-path", bearer_env="MCP_KEY", restarts=0)
+    async with open_desk(caplog, Stub(), given) as desk:
+        assert desk.room.tools.names() == frozenset()
+    assert "MCP server 's' at http://127.0.0.1:9 cannot be reached (ConnectError)" in desk.said()
+    assert "canary" not in desk.said()
+
+
+@pytest.mark.parametrize("variable", ["NOT_SET", "SPACED"])
+async def test_a_missing_key_is_named(caplog: pytest.LogCaptureFixture, variable: str) -> None:
+    given = McpServer(header_env={"X-Key": variable}, restarts=0)
+    async with open_desk(caplog, Stub(), given) as desk:
+        assert desk.stub.asked == []
+    assert variable in desk.said()
+    assert "a b" not in desk.said()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("a b", McpServer(command="x"), "is no name"),
+        ("x" * 25, McpServer(command="x"), "at most 24"),
+        ("s", McpServer(), "neither `command` nor `url`"),
+        ("s", McpServer(command="x", url="http://h"), "both `command` and `url`"),
+        ("s", McpServer(command="x", bearer_env="K"), "`envFrom`"),
+        ("s", McpServer(url="http://h", args=("x",)), "nothing is started"),
+        ("s", McpServer(url="ftp://h"), "no http:// or https:// address"),
+        ("s", McpServer(url="http://h:x"), "is no address"),
+        ("s", McpServer(url="http://u:canary@h"), "user name or password"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(name: str, given: McpServer, words: str) -> None:
+    environ = ProcessEnviron({})
+    with pytest.raises(PluginError, match=r"mcp\.servers") as caught:
+        target_of(name, given, environ, EnvironCredentials(environ))
+    assert words in str(caught.value)
+    assert "canary" not in str(caught.value)
