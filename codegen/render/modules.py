@@ -31,15 +31,14 @@ CORE_COMMAND: Final = "python -m codegen"
 HOOKS: Final = (
     "AnyDurable", "CoreBarrier", "CoreLogOnly", "CoreNotice", "CoreSurface", "Durable", "Emit",
     "JsonObject", "JsonValue", "LogOnly", "Logged", "Notice", "Parallel", "Serial",
-    "Stream as StreamHook", "Waterfall", "frozen_array", "frozen_json", "frozen_object", "live",
+    "Stream as StreamHook", "Waterfall", "frozen", "frozen_array", "frozen_json", "frozen_object",
+    "live",
 )  # fmt: skip
 STANDARD: Final[Mapping[str, Sequence[str]]] = {
     "collections.abc": ("Mapping",),
     "typing": ("ClassVar", "Final", "Literal", "TypeAlias"),
 }
-ATTRS: Final[Mapping[str, Sequence[str]]] = {
-    "attrs": ("converters", "field", "frozen", "validators")
-}
+ATTRS: Final[Mapping[str, Sequence[str]]] = {"attrs": ("converters", "field", "validators")}
 Block = ClassView | list[str]
 
 

@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from dsh.catalog import records
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from dsh.hooks import live

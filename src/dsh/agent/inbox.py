@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.errors import InboxConflict, InvalidAppend
+from dsh.hooks import frozen
 from dsh.session import Projection, Session
 
 if TYPE_CHECKING:

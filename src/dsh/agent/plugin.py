@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.agent.inbox import INBOX
 from dsh.agent.registry import AGENTS, Agents
+from dsh.hooks import frozen
 from dsh.kernel import Context, ServiceKey, core_of, plugin, required
 from dsh.session import SESSIONS, Sessions
 

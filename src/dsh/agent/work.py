@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.agent.inbox import INBOX
 from dsh.catalog import records
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 import attrs
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh.boot.declared import field_at, node_of_text
 from dsh.boot.names import ROOMS
@@ -21,6 +21,7 @@ from dsh.boot.rows import Layer, LayerRow, PlacedRow, combined, laid_over
 from dsh.boot.structure import structured
 from dsh.boot.tighten import loosened
 from dsh.errors import ConfigError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

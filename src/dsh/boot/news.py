@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.kernel import in_a_line
 
 if TYPE_CHECKING:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 from typing_extensions import override
+
+from dsh.hooks import frozen
 
 __all__ = ["Issue", "Node", "Place", "is_list", "is_mapping", "located", "merged", "plain"]
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh.boot.discovery import GROUP
 from dsh.boot.names import ROOMS
 from dsh.boot.nearest import did_you_mean
 from dsh.boot.news import why_not_active
 from dsh.errors import UsageError
+from dsh.hooks import frozen
 from dsh.kernel import FiberState, ListenerRow
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.errors import UsageError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from dsh.seams.environ import Environ

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.boot.composition import Composition, composed, key_variables
 from dsh.boot.discovery import Installed
 from dsh.boot.environ import EnvironCredentials, process_environ
@@ -22,6 +20,7 @@ from dsh.boot.profiles import Profile, profile_named
 from dsh.boot.rooms import room
 from dsh.boot.rows import Layer, Row, layer_of_node, layer_of_rows
 from dsh.errors import ConfigError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.boot.demo import DEMO_ALLOWED, DEMO_SCRIPT
 from dsh.boot.nearest import did_you_mean
 from dsh.boot.rows import Row
 from dsh.errors import UsageError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from dsh.boot.names import canonical
 from dsh.boot.nearest import did_you_mean
 from dsh.boot.nodes import Issue, Node, Place, located, merged
+from dsh.hooks import frozen
 
 __all__ = [
     "Layer",

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import CoreLogOnly, CoreNotice, Durable, Emit, Serial, Waterfall, live
+from dsh.hooks import CoreLogOnly, CoreNotice, Durable, Emit, Serial, Waterfall, frozen, live
 
 __all__ = [
     "ASSISTANT_STREAM",

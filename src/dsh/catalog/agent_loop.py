@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import CoreNotice, Emit, live
+from dsh.hooks import CoreNotice, Emit, frozen, live
 
 __all__ = ["CONFIG_START_FAILED", "ConfigStartFailed"]
 

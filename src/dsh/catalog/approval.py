@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from attrs import field, frozen
+from attrs import field
 
 from dsh.catalog import records
-from dsh.hooks import Durable, JsonValue, LogOnly, Waterfall, frozen_json, live
+from dsh.hooks import Durable, JsonValue, LogOnly, Waterfall, frozen, frozen_json, live
 
 __all__ = ["ASKED", "DECIDED", "POLICY", "REQUEST", "Asked", "Decided", "Policy", "Request"]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import Durable, LogOnly
+from dsh.hooks import Durable, LogOnly, frozen
 
 __all__ = ["END", "PRUNE", "START", "SUMMARY", "End", "Prune", "Start", "Summary"]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import field, frozen, validators
+from attrs import field, validators
+
+from dsh.hooks import frozen
 
 __all__ = ["SECTIONS", "AgentLoopConfig", "ConfiguredAgent", "SystemPromptConfig", "ToolsConfig"]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import Emit, Notice, Waterfall, live
+from dsh.hooks import Emit, Notice, Waterfall, frozen, live
 
 __all__ = [
     "EDIT_INTENT",

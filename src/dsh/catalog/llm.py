@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import CoreNotice, Durable, Emit, LogOnly, Stream as StreamHook, live
+from dsh.hooks import CoreNotice, Durable, Emit, LogOnly, Stream as StreamHook, frozen, live
 
 __all__ = [
     "ADAPTERS_UPDATED",

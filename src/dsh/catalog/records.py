@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, TypeAlias
 
-from attrs import field, frozen, validators
+from attrs import field, validators
 
-from dsh.hooks import JsonObject, JsonValue, frozen_array, frozen_json, frozen_object
+from dsh.hooks import JsonObject, JsonValue, frozen, frozen_array, frozen_json, frozen_object
 
 __all__ = [
     "AbortedFinish",

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import CoreLogOnly, Durable
+from dsh.hooks import CoreLogOnly, Durable, frozen
 
 __all__ = ["CONTEXT", "HEADER", "Header", "RouteContext"]
 

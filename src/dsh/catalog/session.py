@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from dsh.hooks import (
     AnyDurable,
     CoreBarrier,
@@ -16,6 +14,7 @@ from dsh.hooks import (
     Emit,
     Logged,
     Parallel,
+    frozen,
     live,
 )
 

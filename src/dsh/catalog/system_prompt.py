@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
-from dsh.hooks import CoreNotice, Emit, Waterfall, live
+from dsh.hooks import CoreNotice, Emit, Waterfall, frozen, live
 
 __all__ = ["ASSEMBLE", "CHANGE", "Assemble", "Change"]
 

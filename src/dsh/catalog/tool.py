@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from dsh.catalog import records
 from dsh.hooks import (
@@ -14,6 +14,7 @@ from dsh.hooks import (
     Durable,
     JsonObject,
     JsonValue,
+    frozen,
     frozen_json,
     frozen_object,
 )

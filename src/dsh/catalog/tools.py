@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from attrs import converters, field, frozen
+from attrs import converters, field
 
 from dsh.catalog import records
 from dsh.hooks import (
@@ -14,6 +14,7 @@ from dsh.hooks import (
     JsonObject,
     JsonValue,
     Waterfall,
+    frozen,
     frozen_json,
     frozen_object,
     live,

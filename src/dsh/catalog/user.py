@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import CoreSurface, Durable
+from dsh.hooks import CoreSurface, Durable, frozen
 
 __all__ = ["MESSAGE", "Message"]
 

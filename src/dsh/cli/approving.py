@@ -15,14 +15,13 @@ import termios
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast, final
 
-import attrs
 import trio
-from attrs import frozen
 
 from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.cli.inert import cells, inert, one_line
 from dsh.errors import AgentError
+from dsh.hooks import frozen
 from dsh.kernel import Context, Late, Plugin, late, plugin
 from dsh.seams.approval import SESSION_RULES, SessionRules
 
@@ -318,7 +317,7 @@ class Approver:
         self._say(f"(no answer; type {words}, then Enter)\n")
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     rules: Late[SessionRules] = late(SESSION_RULES)
 

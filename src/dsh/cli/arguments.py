@@ -10,8 +10,6 @@ import argparse
 import re
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from attrs import frozen
-
 from dsh.boot import did_you_mean
 from dsh.cli.catalog_arguments import CatalogOptions, add_catalog, catalog_options
 from dsh.cli.chat_arguments import (
@@ -26,6 +24,7 @@ from dsh.cli.chat_arguments import (
 from dsh.cli.grammar import Commands, Parser, Shared, add_shared, common
 from dsh.cli.view_arguments import ViewOptions, add_telling, add_view, view_options
 from dsh.errors import UsageError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

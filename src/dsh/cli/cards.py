@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 import orjson
-from attrs import frozen
 
 from dsh.catalog.records import TextBlock
 from dsh.cli.inert import one_line
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from dsh import catalog as ev

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from attrs import frozen
-
 from dsh.cli.grammar import Shared, add_shared, common
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from dsh.cli.grammar import Commands

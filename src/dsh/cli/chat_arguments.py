@@ -10,9 +10,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from attrs import frozen
-
 from dsh.cli.grammar import Commands, Parser, Shared, add_shared, common
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

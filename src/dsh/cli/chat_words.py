@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from dsh.boot import did_you_mean
+from dsh.hooks import frozen
 
 __all__ = ["KEYS", "WORDS", "Word", "completed", "help_lines", "parsed", "unknown"]
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 from dsh.cli.inert import inert
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,12 +15,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import h11
 import trio
-from attrs import frozen
 
 from dsh.cli.inert import one_line
 from dsh.cli.looking import as_far_as_readable
 from dsh.cli.showing import facts_of
 from dsh.errors import SessionError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import frozen
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

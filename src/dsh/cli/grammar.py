@@ -10,10 +10,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, TypedDict, cast
 
-from attrs import frozen
 from typing_extensions import override
 
 from dsh.errors import UsageError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from attrs import frozen
-
 from dsh.cli.arguments import grammar
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

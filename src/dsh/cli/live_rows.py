@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.cli.inert import cells, clipped, inert, one_line
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,13 +11,13 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
-from attrs import frozen
 
 from dsh.boot import learned, mounted, planned, process_environ, read_known
 from dsh.cli.failures import ContainedFailures, explained
 from dsh.cli.outlet import OutletClosed
 from dsh.cli.screen import Screen, open_screen
 from dsh.errors import SessionCorrupt, SessionUnreadable
+from dsh.hooks import frozen
 from dsh.seams.persistence import PERSISTENCE, SessionPersistence
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.boot import read_known, workspace
 from dsh.catalog import records
 from dsh.cli.choosing import chosen
 from dsh.errors import InvariantError, LlmError, SessionNotFound, UsageError
+from dsh.hooks import frozen
 from dsh.llm import LLM
 from dsh.seams.persistence import PERSISTENCE
 from dsh.session import SESSIONS, Session

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
-from attrs import frozen
 
 from dsh.agent import CreateAgent
 from dsh.boot import Row, mounted, planned, read_known
@@ -20,6 +19,7 @@ from dsh.catalog import records
 from dsh.cli.inert import one_line
 from dsh.cli.progress import reason_in_words
 from dsh.errors import UsageError
+from dsh.hooks import frozen
 from dsh.session import RecordedTurn, Recording, is_regenerated
 from dsh.wire import encode_header, encode_rows
 

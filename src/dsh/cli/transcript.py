@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from dsh import catalog as ev
 from dsh.catalog import records
 from dsh.cli.cards import Outcome, outcome_of, seconds, subject_of
 from dsh.cli.inert import cells, clipped, inert, one_line
 from dsh.cli.progress import Spent, reason_in_words
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import trio
-from attrs import frozen
 
 from dsh import catalog as ev
 from dsh.agent import user_message
@@ -26,6 +25,7 @@ from dsh.cli.outlet import OutletClosed
 from dsh.cli.progress import Progress
 from dsh.cli.stopping import Stopping
 from dsh.errors import HarnessError
+from dsh.hooks import frozen
 from dsh.seams.persistence import PERSISTENCE
 
 if TYPE_CHECKING:

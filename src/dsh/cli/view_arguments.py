@@ -10,10 +10,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from attrs import frozen
-
 from dsh.cli.grammar import Commands, Shared, add_shared, common
 from dsh.errors import UsageError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

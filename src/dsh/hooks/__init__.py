@@ -6,6 +6,7 @@ catalog and every room above stand on. This room never awaits, reads a clock or 
 
 from __future__ import annotations
 
+from dsh.hooks.classes import frozen
 from dsh.hooks.jsonvalue import (
     EMPTY_OBJECT,
     FrozenDict,
@@ -71,6 +72,7 @@ __all__ = [
     "Stream",
     "StreamNext",
     "Waterfall",
+    "frozen",
     "frozen_array",
     "frozen_json",
     "frozen_object",

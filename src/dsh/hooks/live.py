@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, overload
 
-from attrs import field, frozen
+from attrs import field
 
+from dsh.hooks.classes import frozen
 from dsh.hooks.payloads import CoreSurface, LogOnly
 
 if TYPE_CHECKING:

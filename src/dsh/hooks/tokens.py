@@ -22,9 +22,9 @@ from typing import (
     final,
 )
 
-from attrs import frozen
 from typing_extensions import override
 
+from dsh.hooks.classes import frozen
 from dsh.hooks.payloads import AnyDurable, AnyNotice, CoreBarrier
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dsh.errors import HarnessError
+from dsh.hooks import frozen
 from dsh.kernel.faults import advised, in_a_line
 from dsh.kernel.places import did_you_mean
 from dsh.kernel.states import FiberState
@@ -27,7 +28,7 @@ __all__ = ["FiberProblem", "audit"]
 REPAIR: Final = "repair it, or disable its row"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class FiberProblem:
     """One fiber that is not active. `missing` names services, `cycle` fibers."""
 

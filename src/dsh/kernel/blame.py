@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, final
 
-from attrs import frozen
 from typing_extensions import override
+
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

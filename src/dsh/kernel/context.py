@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from dsh.errors import InactiveEffect, PluginError, ServiceMissing
-from dsh.hooks import AnyNotice, CoreNotice, Hook, Notice
+from dsh.hooks import AnyNotice, CoreNotice, Hook, Notice, frozen
 from dsh.kernel.dispatch import run_emit, run_serial
 from dsh.kernel.effects import build, build_async
 from dsh.kernel.hosts import enter_hosted, spawn_hosted
@@ -50,7 +50,7 @@ X = TypeVar("X")
 Ts = TypeVarTuple("Ts")
 
 
-@attrs.frozen(eq=False, slots=True, kw_only=True)
+@frozen(eq=False, slots=True, kw_only=True)
 class Context:
     """What a plugin gets. Everything registered through it is undone when the plugin unloads.
 

@@ -14,6 +14,7 @@ import attrs
 from typing_extensions import override
 
 from dsh.errors import PluginError
+from dsh.hooks import frozen
 from dsh.kernel.bounded import End, run_bounded
 from dsh.kernel.context import Context
 from dsh.kernel.dispatch import contain, run_parallel, run_publish
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["CoreContext", "core_of"]
 
 
-@attrs.frozen(eq=False, slots=True, kw_only=True)
+@frozen(eq=False, slots=True, kw_only=True)
 class CoreContext(Context):
     """A context with the verbs of the rooms of dsh."""
 

@@ -16,6 +16,7 @@ import trio
 from typing_extensions import override
 
 from dsh.errors import InvariantError
+from dsh.hooks import frozen
 from dsh.kernel.activation import Activation
 from dsh.kernel.effects import Effect
 from dsh.kernel.faults import in_a_line
@@ -73,7 +74,7 @@ class Shared:
         return min(seconds, max(left * SHARE, SLICE))
 
 
-@attrs.frozen(eq=False, slots=True, kw_only=True)
+@frozen(eq=False, slots=True, kw_only=True)
 class Spec:
     """What a fiber runs and needs. `apply` None: a fiber without a plugin, active at once."""
 

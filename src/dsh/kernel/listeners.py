@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast, final
 
-import attrs
 import trio
 
 from dsh.errors import BadListener
-from dsh.hooks import Durable, Hook
+from dsh.hooks import Durable, Hook, frozen
 
 if TYPE_CHECKING:
     from dsh.hooks import Scope
@@ -136,7 +135,7 @@ class Chains:
         self._by_scope.pop(scope, None)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ListenerRow:
     """One line of `kernel.listeners()`, in the order of the chain. `runs` counts started calls.
 

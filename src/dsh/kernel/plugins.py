@@ -10,9 +10,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Never, TypeVar, final, overload
 
-import attrs
-
 from dsh.errors import PluginError
+from dsh.hooks import frozen
 from dsh.kernel.places import Call, is_async, place_of, takes
 from dsh.kernel.services import AnyKey, DepField, dep_fields
 
@@ -28,7 +27,7 @@ D = TypeVar("D")
 
 
 @final
-@attrs.frozen(eq=False, slots=True, kw_only=True)
+@frozen(eq=False, slots=True, kw_only=True)
 class Plugin:
     """One plugin. Compared by identity; the same one may be mounted many times."""
 

@@ -14,6 +14,7 @@ import trio
 from typing_extensions import override
 
 from dsh.errors import PluginError, ServiceConflict
+from dsh.hooks import frozen
 from dsh.kernel.places import did_you_mean
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Late(Generic[S_co]):
         return None if found is None else cast("S_co", found.value)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Marker:
     """The default of a field of a deps class until the fiber is activated."""
 
@@ -222,7 +223,7 @@ def late(key: ServiceKey[S]) -> Late[S]:
     return cast("Late[S]", _Marker(key, "late"))
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class DepField:
     """One field of a deps class, read once when the plugin is defined."""
 
@@ -235,7 +236,7 @@ def dep_fields(deps: type) -> Iterator[DepField]:
     """The fields of a deps class. Raises PluginError for one that is not a service."""
     if not attrs.has(deps):
         raise PluginError(
-            f"deps class {deps.__qualname__} is not an attrs class; decorate it with @attrs.frozen"
+            f"deps class {deps.__qualname__} is not an attrs class; decorate it with @frozen"
         )
     for attribute in attrs.fields(deps):
         default: object = attribute.default

@@ -11,9 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from dsh.catalog.records import NormalRetryPolicy
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 import orjson
 import trio
-from attrs import frozen
 
 from dsh.catalog.records import LlmFailure
 from dsh.errors import HarnessError, LlmError
+from dsh.hooks import frozen
 from dsh.llm.wording import classify
 
 if TYPE_CHECKING:

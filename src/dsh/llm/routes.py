@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from attrs import frozen
-
 from dsh.errors import LlmError
+from dsh.hooks import frozen
 from dsh.llm.metadata import check_policy, check_provider
 
 if TYPE_CHECKING:

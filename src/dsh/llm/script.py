@@ -23,10 +23,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
 
 import orjson
-from attrs import frozen
 
 from dsh.catalog.records import LlmFailure, Usage
 from dsh.errors import ConfigError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

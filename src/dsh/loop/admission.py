@@ -10,11 +10,10 @@ from __future__ import annotations
 from operator import is_
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.agent import mark_loop_request, new_message_id
 from dsh.catalog import records
+from dsh.hooks import frozen
 from dsh.loop.request import (
     AppendPrompt,
     PromptNodes,

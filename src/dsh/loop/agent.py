@@ -12,14 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
-from attrs import frozen
 from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.agent import Inbox
 from dsh.catalog import records
 from dsh.errors import AgentError
-from dsh.hooks import live
+from dsh.hooks import frozen, live
 from dsh.loop.admission import Admission
 from dsh.loop.asks import Asks
 from dsh.loop.course import Course

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.agent import new_message_id
 from dsh.catalog import codec, records
+from dsh.hooks import frozen
 from dsh.llm import Assembler
 from dsh.loop.machine import Move
 from dsh.loop.request import text_of

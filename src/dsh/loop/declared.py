@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import trio
-from attrs import frozen
 
 from dsh import catalog as ev
 from dsh.agent import CreateAgent, ResumeAgent
 from dsh.catalog import records
 from dsh.errors import ConfigError, SessionNotFound
+from dsh.hooks import frozen
 from dsh.kernel import Context, mount, plugin, required
 from dsh.llm import describe
 from dsh.seams.persistence import PERSISTENCE, SessionPersistence

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import trio
-from attrs import frozen
 from typing_extensions import TypeVarTuple
 
 from dsh import catalog as ev
 from dsh.agent import ActivitySignal
 from dsh.catalog import records
 from dsh.errors import AgentBusy, AgentClosed
+from dsh.hooks import frozen
 from dsh.loop.machine import Move, Phase, after_close
 from dsh.loop.turn import Opening, Turn
 

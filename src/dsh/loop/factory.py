@@ -11,14 +11,13 @@ import contextvars
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import trio
-from attrs import frozen
 from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.agent import AgentFactory, AgentHandle, CreateAgent, ResumeAgent
 from dsh.catalog import records
 from dsh.errors import AgentClosed, AgentError, ServiceMissing, SessionExists
-from dsh.hooks import Scope, live
+from dsh.hooks import Scope, frozen, live
 from dsh.loop.agent import LoopAgent, Making
 from dsh.loop.driver import Host
 from dsh.loop.life import Life, raise_collected

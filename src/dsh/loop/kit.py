@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.agent import Agents, Inbox, InboxNotices
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,9 +11,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from dsh.errors import HarnessError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

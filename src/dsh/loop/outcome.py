@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import trio
-from attrs import frozen
 
 from dsh.catalog import records
 from dsh.errors import HarnessError
+from dsh.hooks import frozen
 from dsh.llm import failure_of
 
 if TYPE_CHECKING:

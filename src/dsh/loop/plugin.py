@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
 from dsh.agent import AGENTS, IDENTITIES, LOOPS, Agents, Loops, TurnProgram
 from dsh.catalog.config import AgentLoopConfig
+from dsh.hooks import frozen
 from dsh.kernel import Context, Late, core_of, late, plugin, required
 from dsh.llm import LLM, LlmRuntime
 from dsh.loop.declared import Starter, declared_agents

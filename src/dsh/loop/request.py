@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import orjson
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh.catalog import codec, records
-from dsh.hooks import live
+from dsh.hooks import frozen, live
 from dsh.session import canonical_header, same_header
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
 from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.agent import OpenTurn, StepDone, new_message_id
 from dsh.catalog import records
 from dsh.errors import AgentError, InvariantError
-from dsh.hooks import live
+from dsh.hooks import frozen, live
 from dsh.loop.admission import Proposal
 from dsh.loop.machine import Move, Phase, StepResult
 from dsh.loop.outcome import Outcome, judged, onward

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from dsh.catalog.config import SystemPromptConfig
+from dsh.hooks import frozen
 from dsh.kernel import Context, core_of, plugin, required
 from dsh.prompt.runtime_context import RUNTIME_CONTEXT
 from dsh.prompt.service import PROMPT, SystemPrompt

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.hooks import frozen
 from dsh.prompt.template import substitute
 from dsh.session import Projection
 

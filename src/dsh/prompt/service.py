@@ -11,12 +11,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.catalog import records
 from dsh.errors import PromptError
-from dsh.hooks import live
+from dsh.hooks import frozen, live
 from dsh.kernel import ServiceKey
 from dsh.prompt.layers import Layers
 from dsh.prompt.runtime_context import (

@@ -11,9 +11,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.errors import PromptError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

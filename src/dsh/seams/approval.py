@@ -11,8 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.kernel import ServiceKey
 
 if TYPE_CHECKING:

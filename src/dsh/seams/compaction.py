@@ -10,9 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from dsh.errors import HarnessError
+from dsh.hooks import frozen
 from dsh.kernel import ServiceKey
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.kernel import ServiceKey
 from dsh.wire import Recovered, StoredLog
 

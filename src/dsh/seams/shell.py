@@ -12,8 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.kernel import ServiceKey
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
+from dsh.hooks import frozen
 from dsh.kernel import ServiceKey
 
 if TYPE_CHECKING:

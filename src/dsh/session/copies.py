@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh.catalog.records import SessionHeader
 from dsh.errors import SessionCorrupt
+from dsh.hooks import frozen
 from dsh.session.fork import Fork, forked
 from dsh.session.verify import lawful_prefix
 from dsh.wire import FORMAT_VERSION

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh.catalog import session as session_events
 from dsh.catalog import turn
 from dsh.catalog.records import SessionHeader
 from dsh.errors import SessionError
+from dsh.hooks import frozen
 from dsh.session.surface import Surface, SurfaceFault
 from dsh.wire import FORMAT_VERSION, StoredEvent, refuse_unreadable
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 
-from attrs import field, frozen
+from attrs import field
 
 from dsh.errors import HarnessError, InvariantError, PluginError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

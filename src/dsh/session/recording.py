@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import orjson
-from attrs import frozen
 
 from dsh.catalog import assistant, codec, request, step, tool, turn, user
 from dsh.catalog.records import EpochHeader, FinishChunk, PluginSource, ToolResultMessage
+from dsh.hooks import frozen
 from dsh.session.messages import Derived
 from dsh.session.surface import Surface
 

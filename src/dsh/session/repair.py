@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.catalog import assistant, step, tool, turn
 from dsh.catalog.records import (
     Append,
@@ -21,6 +19,7 @@ from dsh.catalog.records import (
     ToolResultMessage,
     ToolSource,
 )
+from dsh.hooks import frozen
 from dsh.wire import StoredEvent
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.catalog import assistant, request, step, tool, turn, user
 from dsh.catalog.records import Append, Replace, ToolCallBlock
 from dsh.errors import InvalidAppend
-from dsh.hooks import AnyDurable, CoreSurface
+from dsh.hooks import AnyDurable, CoreSurface, frozen
 from dsh.session.rules import checked_sources, refuse_broken_rewrite
 from dsh.session.surface import Surface, SurfaceFault
 from dsh.wire import FORMAT_VERSION, StoredEvent, StoredLog, UnknownEvent

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, assert_never, cast
 
 import orjson
-from attrs import frozen
 
 from dsh import catalog as ev
+from dsh.hooks import frozen
 from dsh.seams.approval import ApprovalAnswer, ApprovalQuestion, ApprovalService
 from dsh.tools.attempt import Broke, Done, Interrupted, attempt, stopped
 from dsh.tools.failures import (

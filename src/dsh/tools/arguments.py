@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
-from dsh.hooks import EMPTY_OBJECT, InvalidJson, frozen_json
+from dsh.hooks import EMPTY_OBJECT, InvalidJson, frozen, frozen_json
 from dsh.tools.failures import wellformed
 
 if TYPE_CHECKING:

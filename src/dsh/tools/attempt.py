@@ -11,8 +11,8 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
-from attrs import frozen
 
+from dsh.hooks import frozen
 from dsh.tools.failures import own_failure
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 import trio
-from attrs import field, frozen, mutable
+from attrs import field, mutable
 
+from dsh.hooks import frozen
 from dsh.hooks.live import ToolSuccess
 from dsh.tools.arguments import parse_arguments
 from dsh.tools.attempt import stopped

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
+from dsh.hooks import frozen
 from dsh.hooks.live import Agent, ToolExecution, ToolRun, TurnSignal
 from dsh.tools.failures import wellformed
 

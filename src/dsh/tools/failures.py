@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
-from attrs import frozen
 
 from dsh.catalog import records
 from dsh.errors import HarnessError
+from dsh.hooks import frozen
 from dsh.hooks.live import ToolFailed
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.tools.failures import describe
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never, cast
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.errors import InvariantError
-from dsh.hooks import EMPTY_OBJECT, frozen_json
+from dsh.hooks import EMPTY_OBJECT, frozen, frozen_json
 from dsh.hooks.live import ToolResult, ToolSuccess
 from dsh.tools.admission import Admitted, Desk, RewriteNote, admit, bind
 from dsh.tools.attempt import Broke, Done, Interrupted, attempt, stopped

@@ -10,10 +10,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from attrs import field, frozen, mutable
+from attrs import field, mutable
 
 from dsh.catalog import records
 from dsh.errors import PluginError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

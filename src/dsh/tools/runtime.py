@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import trio
 
 from dsh import catalog as ev
 from dsh.catalog.config import ToolsConfig
+from dsh.hooks import frozen
 from dsh.kernel import Context, Late, ServiceKey, core_of, late, plugin
 from dsh.seams.approval import APPROVAL, ApprovalService
 from dsh.tools.admission import Desk, RewriteNote
@@ -139,7 +139,7 @@ class ToolRuntime:
 TOOLS: Final[ServiceKey[ToolRuntime]] = ServiceKey("tools")
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     approval: Late[ApprovalService] = late(APPROVAL)
 

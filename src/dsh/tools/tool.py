@@ -14,11 +14,10 @@ from math import isfinite
 from typing import Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import orjson
-from attrs import frozen
 
 from dsh.catalog import records
 from dsh.errors import PluginError
-from dsh.hooks import InvalidJson, JsonObject, JsonValue, frozen_json, frozen_object
+from dsh.hooks import InvalidJson, JsonObject, JsonValue, frozen, frozen_json, frozen_object
 from dsh.hooks.live import ToolExecution, ToolResult, ToolRun
 from dsh.tools.failures import wellformed
 from dsh.tools.schema import ShapeError, shape_of

@@ -16,9 +16,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final, final
 
 import orjson
-from attrs import asdict, frozen
+from attrs import asdict
 
 from dsh.catalog.codec import encode_record
+from dsh.hooks import frozen
 from dsh.view.bodies import Bodies, blocks_of
 from dsh.view.redaction import Redaction
 from dsh.view.tables import Row, plain

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from attrs import frozen
-
 from dsh.catalog.records import Append, Replace
+from dsh.hooks import frozen
 from dsh.session import Surface, message_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from dsh.view.tables import Row, RowKind, Spent, State

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

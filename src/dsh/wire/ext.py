@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
-from attrs import field, frozen
+from attrs import field
 
 from dsh.catalog import registry
 from dsh.errors import PluginError
-from dsh.hooks import AnyDurable, Durable
+from dsh.hooks import AnyDurable, Durable, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.kernel import Context, plugin, required
 from dsh.llm import LLM, LlmRuntime
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ

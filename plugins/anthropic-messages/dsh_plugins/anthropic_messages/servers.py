@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
-from dsh.hooks import EMPTY_OBJECT, FrozenDict
+from dsh.hooks import EMPTY_OBJECT, FrozenDict, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

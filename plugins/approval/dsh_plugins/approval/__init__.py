@@ -8,9 +8,8 @@ answerers listen to `approval/request`.
 
 from __future__ import annotations
 
-import attrs
-
 from dsh import Context, plugin
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.seams.approval import APPROVAL
 from dsh.session import SESSIONS, Sessions
@@ -20,7 +19,7 @@ from dsh_plugins.approval.service import STANDING, Approvals
 __all__ = ["approval"]
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     sessions: Sessions = required(SESSIONS)
 

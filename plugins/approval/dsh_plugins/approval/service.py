@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 from uuid import uuid4
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.hooks import frozen
 from dsh.seams.approval import ApprovalAnswer, ApprovalQuestion, ApprovalService
 from dsh.session import Projection
 

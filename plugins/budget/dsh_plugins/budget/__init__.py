@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.seams.token_meter import TOKEN_METER, TokenMeter
 from dsh.session import SESSIONS, Sessions

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from dsh.catalog import assistant, records, step, turn
+from dsh.hooks import frozen
 from dsh.session import Projection
 
 if TYPE_CHECKING:

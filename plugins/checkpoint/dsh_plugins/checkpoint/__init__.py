@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from attrs import frozen
 from typing_extensions import override
 
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
 from dsh.catalog.records import StreamChunk
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.session import SESSIONS, Sessions
 

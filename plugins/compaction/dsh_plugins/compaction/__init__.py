@@ -7,11 +7,10 @@ The log keeps everything. The loop knows nothing of it: it is two listeners and 
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from dsh import Context, Logged, Next, plugin
 from dsh import catalog as ev
 from dsh.errors import AgentError
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.llm import LLM, LlmRuntime
 from dsh.seams.compaction import COMPACTION

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.errors import ConfigError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from dsh_plugins.compaction.catalog import CompactionConfig

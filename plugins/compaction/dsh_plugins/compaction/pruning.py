@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

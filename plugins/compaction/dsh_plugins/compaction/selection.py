@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh.agent import new_message_id
 from dsh.catalog import records
 from dsh.errors import LlmError
+from dsh.hooks import frozen
 from dsh.hooks.live import LlmRequest
 from dsh.llm import Assembler, failure_of
 from dsh.seams.compaction import CompactionFailed

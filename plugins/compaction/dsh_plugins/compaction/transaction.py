@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.agent import new_message_id
 from dsh.catalog import records
 from dsh.errors import AgentError, SessionError
+from dsh.hooks import frozen
 from dsh.seams.compaction import Compacted, CompactionFailed
 from dsh.session import SurfaceFault
 from dsh_plugins.compaction.checkpoint import checkpoint

@@ -11,8 +11,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.seams.fs import FsError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import os
 from typing import TYPE_CHECKING, Final
 
 import trio
-from attrs import frozen
 from pathspec import GitIgnoreSpec
 
+from dsh.hooks import frozen
 from dsh.seams.fs import Entry, FsError, Target, Walk
 from dsh_plugins.fs_local.disk import refuse
 from dsh_plugins.fs_local.names import within

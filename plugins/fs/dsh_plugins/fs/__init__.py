@@ -7,9 +7,8 @@ be touched is the permissions' business.
 
 from __future__ import annotations
 
-import attrs
-
 from dsh import Context, plugin
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.seams.fs import FS, FileSystem
 from dsh.tools import TOOLS, ToolRuntime
@@ -22,7 +21,7 @@ from dsh_plugins.fs.writing import edit_tool, write_tool
 __all__ = ["fs"]
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
     files: FileSystem = required(FS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pathspec import GitIgnoreSpec
 
+from dsh.hooks import frozen
 from dsh.seams.fs import Entry, FileSystem, FsError, Query, Target
 from dsh.tools import Tool, define_tool, param, visible, visible_name
 from dsh_plugins.fs.subjects import path_of
@@ -37,7 +38,7 @@ ALTERNATIVES_MAX: Final = 64
 # --- read_file -----------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class ReadArgs:
     """The arguments of `read_file`."""
 
@@ -169,7 +170,7 @@ def bounded(lines: Sequence[str]) -> tuple[str, int]:
     return "\n".join(lines), len(lines)
 
 
-@attrs.frozen
+@frozen
 class GlobArgs:
     """The arguments of `glob`."""
 
@@ -224,7 +225,7 @@ def glob_tool(files: FileSystem) -> Tool:
 # --- grep ----------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class GrepArgs:
     """The arguments of `grep`."""
 

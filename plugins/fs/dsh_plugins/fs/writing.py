@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from dsh.hooks import frozen
 from dsh.tools import Tool, define_tool, param
 from dsh_plugins.fs.subjects import path_of
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["edit_tool", "write_tool"]
 
 
-@attrs.frozen
+@frozen
 class WriteArgs:
     """The arguments of `write_file`."""
 
@@ -54,7 +55,7 @@ def write_tool(files: FileSystem, intents: Intents) -> Tool:
     )
 
 
-@attrs.frozen
+@frozen
 class EditArgs:
     """The arguments of `edit_file`."""
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh import Context, Next, plugin, required
 from dsh import catalog as ev
 from dsh.agent import AGENTS, Agents
+from dsh.hooks import frozen
 from dsh.session import SESSIONS, Projection, Sessions
 from dsh_plugins.invariants.assemblies import assembly_fault
 from dsh_plugins.invariants.breach import INVARIANTS, Book, Law, LawBroken

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.hooks import frozen
 from dsh.session import TOOL_NOT_STARTED
 from dsh_plugins.invariants.retries import Retries
 

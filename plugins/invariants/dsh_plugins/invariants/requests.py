@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from dsh import catalog as ev
 from dsh.agent import is_loop_request
+from dsh.hooks import frozen
 from dsh.session import message_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
+
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

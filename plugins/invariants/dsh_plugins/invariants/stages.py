@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh import catalog as ev
-from dsh.hooks import live
+from dsh.hooks import frozen, live
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

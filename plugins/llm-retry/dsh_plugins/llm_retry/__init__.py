@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
 import trio
-from attrs import frozen
 
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
 from dsh.catalog.records import AlwaysRetryPolicy
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.session import SESSIONS, Sessions
 from dsh_plugins.llm_retry.backoff import allowance, policy_key, wait_ms

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import field, frozen
+from attrs import field
 
 from dsh.catalog import llm, step
+from dsh.hooks import frozen
 from dsh.session import Projection
 
 if TYPE_CHECKING:

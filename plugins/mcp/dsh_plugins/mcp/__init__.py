@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 # The extra's library: where it is missing, the message names this plugin's extra.
 import jsonschema_rs as _jsonschema_rs
 import trio
-from attrs import frozen
 
 from dsh import Context, plugin
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ
 from dsh.tools import TOOLS, ToolRuntime

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final, final
 
 import trio
-from attrs import frozen
 
+from dsh.hooks import frozen
 from dsh_plugins.mcp.failures import Expired, ProtocolBroken
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import re
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import httpx
-from attrs import field, frozen
+from attrs import field
 
 from dsh.errors import PluginError
+from dsh.hooks import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from dsh.hooks import EMPTY_OBJECT, FrozenDict
+from dsh.hooks import EMPTY_OBJECT, FrozenDict, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-import attrs
-
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
+from dsh.hooks import frozen
 from dsh.kernel import optional, required
 from dsh.seams.approval import SESSION_RULES
 from dsh.session import SESSIONS, Sessions
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["permissions"]
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
     sessions: Sessions | None = optional(SESSIONS)

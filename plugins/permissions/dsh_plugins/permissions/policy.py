@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from dsh import catalog as ev
+from dsh.hooks import frozen
 from dsh.tools import ToolRuntime, asked_about
 from dsh_plugins.permissions.table import Call, Table, Verdict
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
 from typing_extensions import override
 
 from dsh.errors import ToolError
+from dsh.hooks import frozen
 from dsh.seams.approval import SessionRules
 from dsh.session import Projection, Sessions
 from dsh_plugins.permissions.catalog import PermissionAsk, PermissionRule

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import orjson
-from attrs import frozen
 
+from dsh.hooks import frozen
 from dsh.tools import Subject
 from dsh_plugins.permissions.catalog import PermissionDecision, PermissionRule
 from dsh_plugins.permissions.patterns import allows, exactly, matches, names

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from dsh import Context, plugin, required, user_message
 from dsh.agent import LOOPS, Loops, OpenTurn, StepDone
 from dsh.catalog.config import AgentLoopConfig
 from dsh.catalog.records import PluginSource, UserMessage
+from dsh.hooks import frozen
 
 __all__ = ["MISSING", "ROUNDS", "plan_act_reflect", "reflect_loop"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
-from attrs import frozen
 
 from dsh import Context, plugin
 from dsh.errors import ConfigError
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.session import SESSIONS, Recording, Sessions
 from dsh.wire import RowReader, WireFault, decode_header

@@ -11,9 +11,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-import attrs
-
 from dsh import Context, plugin
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.seams.environ import ENVIRON, Environ
 from dsh.seams.sandbox import SANDBOX
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["sandbox"]
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
     environ: Environ = required(ENVIRON)

@@ -12,10 +12,11 @@ import subprocess
 from typing import TYPE_CHECKING, Final
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
 from dsh.errors import ToolError
+from dsh.hooks import frozen
 from dsh.seams.sandbox import Sandbox
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
-from attrs import frozen
 
 from dsh.catalog.codec import encode_record
 from dsh.errors import ConfigError
+from dsh.hooks import frozen
 from dsh.kernel import Context, plugin, required
 from dsh.llm import LLM, LlmRuntime, Script, ScriptedModel, parse_script, read_script
 from dsh_plugins.scripted.catalog import ScriptedConfig

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from attrs import frozen
-
 from dsh.errors import SessionCorrupt, SessionError, SessionUnreadable
+from dsh.hooks import frozen
 from dsh.wire import (
     NotJson,
     Recovered,

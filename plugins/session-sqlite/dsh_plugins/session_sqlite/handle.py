@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import trio
-from attrs import frozen
 from typing_extensions import override
 
 from dsh.errors import InvalidAppend, SessionBusy, SessionClosed, SessionExists
+from dsh.hooks import frozen
 from dsh.seams.persistence import WriteHandle
 from dsh.wire import (
     BLOB_BYTES,

@@ -14,6 +14,7 @@ import attrs
 
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.tools import TOOLS, ToolRuntime
 from dsh_plugins.shell_guard.catalog import ShellGuardConfig
@@ -35,7 +36,7 @@ def _command(arguments: JsonValue) -> str | None:
     return command if isinstance(command, str) else None
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
 

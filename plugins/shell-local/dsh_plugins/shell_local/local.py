@@ -12,7 +12,7 @@ import subprocess
 from typing import TYPE_CHECKING, Final
 
 import trio
-from attrs import frozen, mutable
+from attrs import mutable
 from typing_extensions import override
 
 from dsh.errors import ToolError

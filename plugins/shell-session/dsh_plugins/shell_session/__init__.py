@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from dsh import Context, plugin
+from dsh.hooks import frozen
 from dsh.kernel import late, required
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ
 from dsh.seams.processes import Reaper
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["shell_session"]
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     environ: Environ = required(ENVIRON)
     credentials: Late[Credentials] = late(CREDENTIALS)

@@ -47,7 +47,7 @@ DESCRIPTION: Final = (
 )
 
 
-@attrs.frozen
+@frozen
 class BashArgs:
     """The arguments of `bash`."""
 
@@ -62,7 +62,7 @@ class BashArgs:
     )
 
 
-@attrs.frozen
+@frozen
 class BashResult:
     """What `bash` returns. `output` has the two ends; `omitted_bytes` were between them."""
 
@@ -149,7 +149,7 @@ def bash_tool(provider: Shell) -> Tool:
     )
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
     shell: Shell = required(SHELL)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.hooks import frozen
 from dsh.seams.token_meter import Measurement, NodePrice, UsageReport, UsageTotals
 from dsh.session import Surface, message_of
 from dsh_plugins.token_meter.estimate import blocks_tokens, message_tokens, tools_tokens

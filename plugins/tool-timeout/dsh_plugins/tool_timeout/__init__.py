@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import trio
 
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
+from dsh.hooks import frozen
 from dsh.hooks.live import ToolFailed
 from dsh.kernel import required
 from dsh.tools import TOOLS, ToolRuntime
@@ -38,7 +38,7 @@ def _timed_out(seconds: float) -> ToolFailed:
     )
 
 
-@attrs.frozen
+@frozen
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
 

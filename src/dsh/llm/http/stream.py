@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 import httpx
 import orjson
 import trio
-from attrs import frozen
 from typing_extensions import override
 
 from dsh.catalog.records import StreamChunk
 from dsh.errors import LlmError
+from dsh.hooks import frozen
 from dsh.llm.http.body import Body
 from dsh.llm.http.framing import LINE_MAX, EventFramer
 from dsh.llm.http.refusals import (

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from attrs import converters, field, frozen, validators
+from attrs import converters, field, validators
 
 from dsh.catalog import records
-from dsh.hooks import JsonObject, frozen_object
+from dsh.hooks import JsonObject, frozen, frozen_object
 
 __all__ = ["AnthropicMessagesConfig", "MessagesModel", "MessagesProfile"]
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import field
 
 from dsh.catalog import records
+from dsh.hooks import frozen
 
 __all__ = ["ApprovalConfig"]
 

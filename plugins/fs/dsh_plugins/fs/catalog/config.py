@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import field
+
+from dsh.hooks import frozen
 
 __all__ = ["FsConfig"]
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import field
 
+from dsh.hooks import frozen
 from dsh_plugins.permissions.catalog.records import PermissionAsk, PermissionRule
 
 __all__ = ["PermissionsConfig"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
-from dsh.hooks import Durable, LogOnly
+from dsh.hooks import Durable, LogOnly, frozen
 from dsh_plugins.permissions.catalog.records import PermissionAsk, PermissionRule
 
 __all__ = ["RULES", "Rules"]

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen, validators
+from attrs import field, validators
+
+from dsh.hooks import frozen
 
 __all__ = ["ReplayConfig"]
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen, validators
+from attrs import field, validators
 
-from dsh.hooks import JsonObject
+from dsh.hooks import JsonObject, frozen
 
 __all__ = ["ScriptedConfig"]
 

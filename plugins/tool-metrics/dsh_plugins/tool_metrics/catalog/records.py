@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from dsh.hooks import frozen
 
 __all__ = ["ToolUse"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
-from dsh.hooks import Durable, LogOnly
+from dsh.hooks import Durable, LogOnly, frozen
 from dsh_plugins.tool_metrics.catalog.records import ToolUse
 
 __all__ = ["TURN", "Turn"]

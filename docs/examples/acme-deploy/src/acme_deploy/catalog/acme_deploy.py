@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from dsh.catalog import records
-from dsh.hooks import Durable, Emit, LogOnly, Notice, live
+from dsh.hooks import Durable, Emit, LogOnly, Notice, frozen, live
 from acme_deploy.catalog.records import DeployOutcome, DeployTarget
 
 __all__ = ["ANNOUNCED", "FINISHED", "Announced", "Finished"]

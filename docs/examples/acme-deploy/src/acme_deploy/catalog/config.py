@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen, validators
+from attrs import field, validators
 
+from dsh.hooks import frozen
 from acme_deploy.catalog.records import DeployTarget
 
 __all__ = ["AcmeDeployConfig"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
+
+from dsh.hooks import frozen
 
 __all__ = ["DeployOutcome", "DeployTarget"]
 
