@@ -7,14 +7,13 @@ its exact class and converts nothing.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from ..model import EnumType, IdType, ListType, MapType, RefType, Scalar
 from ..values import INT_MAX
-from .codec_making import called, differs, dispatched, filled, slots
+from .codec_making import differs, encoders, filled, found, looked_up, slots, snake
 from .spelling import literal, quoted
 
 if TYPE_CHECKING:
@@ -22,12 +21,7 @@ if TYPE_CHECKING:
 
     from ..model import Event, Field, Record, Type, UnionDef
 
-__all__ = ["CodecWriter", "snake"]
-
-
-def snake(name: str) -> str:
-    """`TextDeltaChunk` → `text_delta_chunk`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+__all__ = ["CodecWriter"]
 
 
 def _indent(lines: Sequence[str], by: str = "    ") -> list[str]:
@@ -102,6 +96,14 @@ class CodecWriter:
         match kind:
             case Scalar("json") | Scalar("object"):
                 return [], local
+            case RefType() if kind.name in self.unions:
+                return [
+                    *found(kind.name, local, key),
+                    "try:",
+                    f"    {local}_ = encoder({local})",
+                    "except CodecError as error:",
+                    f"    raise error.under({key}) from None",
+                ], f"{local}_"
             case RefType():
                 return [
                     *self.class_check(kind, local, key),
@@ -126,7 +128,11 @@ class CodecWriter:
         if kind.item == Scalar("json"):
             return lines, f"list({local})"
         if isinstance(kind.item, RefType) and kind.item.name in self.unions:
-            inside = dispatched(kind.item.name, snake(kind.item.name), local)
+            item = f"{local}_item"
+            inside = [
+                *_indent(found(kind.item.name, item, '""')),
+                f"    {local}_.append(encoder({item}))",
+            ]
         elif isinstance(kind.item, RefType):
             inside = [
                 *_indent(self.class_check(kind.item, f"{local}_item", '""')),
@@ -207,7 +213,7 @@ class CodecWriter:
 
     def union_encoder(self, union: UnionDef) -> list[str]:
         """An encoder that looks the class up."""
-        name, table = snake(union.name), f"ENCODE_{snake(union.name).upper()}"
+        name, table = snake(union.name), encoders(union.name)
         return [
             f"{table}: Final[dict[type, Encoder]] = {{",
             *(f"    {self.prefix}{v.name}: encode_{snake(v.name)}," for v in union.variants),
@@ -215,9 +221,7 @@ class CodecWriter:
             "",
             "",
             f"def encode_{name}(x: {self.prefix}{union.name}) -> object:",
-            f"    encoder = {table}.get(x.__class__)",
-            "    if encoder is None:",
-            f'        raise bad_class("", x, {quoted(union.name)}, {table})',
+            *_indent(found(union.name, "x", '""')),
             "    return encoder(x)",
         ]
 
@@ -297,7 +301,7 @@ class CodecWriter:
         body += ["if len(d) != n:", f"    raise unknown(d, {constant})"]
         # Modules of records are always there; those of payloads are imported when needed.
         direct = not name.endswith("_event")
-        body += filled(name, class_name, fields) if direct else called(class_name, fields)
+        body += filled(name, class_name, fields) if direct else looked_up(class_name, fields)
         inner = ", ".join(map(quoted, keys))
         return [
             f"{constant}: Final[tuple[str, ...]] = ({inner}{',' if len(keys) == 1 else ''})",

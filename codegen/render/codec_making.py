@@ -2,11 +2,13 @@
 
 What comes in: a class and its fields. What goes out: lines of Python. A record is made without its
 `__init__`, which would check and freeze again and take as long as all the rest: its slots are
-filled directly. Payloads of events live in modules that are imported when needed, and are called.
+filled directly. Payloads of events live in modules that are imported when needed: what fills their
+slots is looked up by their class.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from .spelling import literal, quoted
@@ -16,7 +18,12 @@ if TYPE_CHECKING:
 
     from ..model import Field
 
-__all__ = ["called", "differs", "dispatched", "filled", "slots"]
+__all__ = ["differs", "encoders", "filled", "found", "looked_up", "slots", "snake"]
+
+
+def snake(name: str) -> str:
+    """`TextDeltaChunk` → `text_delta_chunk`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def slots(name: str, class_name: str, fields: Sequence[Field]) -> list[str]:
@@ -51,14 +58,33 @@ def called(class_name: str, fields: Sequence[Field]) -> list[str]:
     return [f"return {class_name}({arguments})"]
 
 
-def dispatched(union: str, name: str, local: str) -> list[str]:
-    """Lines that encode an item of a list, as the union's encoder would, without calling it."""
-    table = f"ENCODE_{name.upper()}"
+def looked_up(class_name: str, fields: Sequence[Field]) -> list[str]:
+    """Lines that make a payload by filling its slots, which are looked up by its class."""
+    if not fields:
+        return called(class_name, fields)
+    left = ", ".join(f"set_{field.name}" for field in fields) + ("," if len(fields) == 1 else "")
     return [
-        f"    encoder = {table}.get({local}_item.__class__)",
-        "    if encoder is None:",
-        f'        raise bad_class("", {local}_item, {quoted(union)}, {table})',
-        f"    {local}_.append(encoder({local}_item))",
+        f"cls = {class_name}",
+        f"{left} = SLOTS[cls]",
+        "made = NEW(cls)",
+        *(f"set_{field.name}(made, v_{field.name})" for field in fields),
+        "return made",
+    ]
+
+
+def encoders(union: str) -> str:
+    """The table of a union's encoders."""
+    return f"ENCODE_{snake(union).upper()}"
+
+
+def found(union: str, local: str, key: str) -> list[str]:
+    """Lines that find the encoder of a variant, as the union's does, without a call of it."""
+    table = encoders(union)
+    return [
+        "try:",
+        f"    encoder = {table}[{local}.__class__]",
+        "except KeyError:",
+        f"    raise bad_class({key}, {local}, {quoted(union)}, {table}) from None",
     ]
 
 

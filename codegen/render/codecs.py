@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from .codec import CodecWriter, snake
+from .codec import CodecWriter
+from .codec_making import snake
 from .history import hand_written
 from .modules import CORE_COMMAND, own_names
 from .reach import stored_names
@@ -50,7 +51,7 @@ class TokenView:
 
 
 REFUSALS: Final = (
-    "ABSENT", "NEW", "CodecError", "bad_choice", "bad_class", "bad_int", "bad_null",
+    "ABSENT", "NEW", "SLOTS", "CodecError", "bad_choice", "bad_class", "bad_int", "bad_null",
     "bad_number", "bad_tag", "bad_text", "bad_value", "is_clean", "is_number", "missing",
     "of_json", "setters", "unknown",
 )  # fmt: skip

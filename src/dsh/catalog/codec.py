@@ -20,6 +20,7 @@ from dsh.catalog import records
 from dsh.catalog.refusal import (
     ABSENT,
     NEW,
+    SLOTS,
     CodecError,
     LazyModule,
     bad_choice,
@@ -1543,15 +1544,20 @@ def encode_system_message(x: records.SystemMessage) -> dict[str, object]:
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
-            if encoder is None:
-                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            try:
+                encoder = ENCODE_CONTENT_BLOCK[v_content_item.__class__]
+            except KeyError:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
             v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
     try:
-        v_source_ = encode_message_source(v_source)
+        encoder = ENCODE_MESSAGE_SOURCE[v_source.__class__]
+    except KeyError:
+        raise bad_class("source", v_source, "MessageSource", ENCODE_MESSAGE_SOURCE) from None
+    try:
+        v_source_ = encoder(v_source)
     except CodecError as error:
         raise error.under("source") from None
     return {"role": "system", "id": v_id, "content": v_content_, "source": v_source_}
@@ -1607,15 +1613,20 @@ def encode_user_message(x: records.UserMessage) -> dict[str, object]:
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
-            if encoder is None:
-                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            try:
+                encoder = ENCODE_CONTENT_BLOCK[v_content_item.__class__]
+            except KeyError:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
             v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
     try:
-        v_source_ = encode_message_source(v_source)
+        encoder = ENCODE_MESSAGE_SOURCE[v_source.__class__]
+    except KeyError:
+        raise bad_class("source", v_source, "MessageSource", ENCODE_MESSAGE_SOURCE) from None
+    try:
+        v_source_ = encoder(v_source)
     except CodecError as error:
         raise error.under("source") from None
     return {"role": "user", "id": v_id, "content": v_content_, "source": v_source_}
@@ -1671,15 +1682,20 @@ def encode_assistant_message(x: records.AssistantMessage) -> dict[str, object]:
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
-            if encoder is None:
-                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            try:
+                encoder = ENCODE_CONTENT_BLOCK[v_content_item.__class__]
+            except KeyError:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
             v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
     try:
-        v_source_ = encode_message_source(v_source)
+        encoder = ENCODE_MESSAGE_SOURCE[v_source.__class__]
+    except KeyError:
+        raise bad_class("source", v_source, "MessageSource", ENCODE_MESSAGE_SOURCE) from None
+    try:
+        v_source_ = encoder(v_source)
     except CodecError as error:
         raise error.under("source") from None
     return {"role": "assistant", "id": v_id, "content": v_content_, "source": v_source_}
@@ -1735,15 +1751,20 @@ def encode_tool_result_message(x: records.ToolResultMessage) -> dict[str, object
     v_content_: list[object] = []
     try:
         for v_content_item in v_content:
-            encoder = ENCODE_CONTENT_BLOCK.get(v_content_item.__class__)
-            if encoder is None:
-                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            try:
+                encoder = ENCODE_CONTENT_BLOCK[v_content_item.__class__]
+            except KeyError:
+                raise bad_class("", v_content_item, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
             v_content_.append(encoder(v_content_item))
     except CodecError as error:
         raise error.under(f"content[{len(v_content_)}]") from None
     v_source = x.source
     try:
-        v_source_ = encode_message_source(v_source)
+        encoder = ENCODE_MESSAGE_SOURCE[v_source.__class__]
+    except KeyError:
+        raise bad_class("source", v_source, "MessageSource", ENCODE_MESSAGE_SOURCE) from None
+    try:
+        v_source_ = encoder(v_source)
     except CodecError as error:
         raise error.under("source") from None
     v_tool_call_id = x.tool_call_id
@@ -1986,7 +2007,11 @@ def encode_block_end_chunk(x: records.BlockEndChunk) -> dict[str, object]:
         raise bad_int("index", v_index)
     v_block = x.block
     try:
-        v_block_ = encode_content_block(v_block)
+        encoder = ENCODE_CONTENT_BLOCK[v_block.__class__]
+    except KeyError:
+        raise bad_class("block", v_block, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
+    try:
+        v_block_ = encoder(v_block)
     except CodecError as error:
         raise error.under("block") from None
     return {"type": "block-end", "index": v_index, "block": v_block_}
@@ -2060,7 +2085,11 @@ def decode_usage_chunk(d: object) -> records.UsageChunk:
 def encode_finish_chunk(x: records.FinishChunk) -> dict[str, object]:
     v_reason = x.reason
     try:
-        v_reason_ = encode_finish_reason(v_reason)
+        encoder = ENCODE_FINISH_REASON[v_reason.__class__]
+    except KeyError:
+        raise bad_class("reason", v_reason, "FinishReason", ENCODE_FINISH_REASON) from None
+    try:
+        v_reason_ = encoder(v_reason)
     except CodecError as error:
         raise error.under("reason") from None
     out: dict[str, object] = {"type": "finish", "reason": v_reason_}
@@ -2305,7 +2334,11 @@ def decode_completed_turn_end(d: object) -> records.CompletedTurnEnd:
 def encode_aborted_turn_end(x: records.AbortedTurnEnd) -> dict[str, object]:
     v_reason = x.reason
     try:
-        v_reason_ = encode_cancel_cause(v_reason)
+        encoder = ENCODE_CANCEL_CAUSE[v_reason.__class__]
+    except KeyError:
+        raise bad_class("reason", v_reason, "CancelCause", ENCODE_CANCEL_CAUSE) from None
+    try:
+        v_reason_ = encoder(v_reason)
     except CodecError as error:
         raise error.under("reason") from None
     return {"kind": "aborted", "reason": v_reason_}
@@ -2549,9 +2582,10 @@ ENCODE_CONTENT_BLOCK: Final[dict[type, Encoder]] = {
 
 
 def encode_content_block(x: records.ContentBlock) -> object:
-    encoder = ENCODE_CONTENT_BLOCK.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "ContentBlock", ENCODE_CONTENT_BLOCK)
+    try:
+        encoder = ENCODE_CONTENT_BLOCK[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
     return encoder(x)
 
 
@@ -2584,9 +2618,10 @@ ENCODE_MESSAGE_SOURCE: Final[dict[type, Encoder]] = {
 
 
 def encode_message_source(x: records.MessageSource) -> object:
-    encoder = ENCODE_MESSAGE_SOURCE.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "MessageSource", ENCODE_MESSAGE_SOURCE)
+    try:
+        encoder = ENCODE_MESSAGE_SOURCE[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "MessageSource", ENCODE_MESSAGE_SOURCE) from None
     return encoder(x)
 
 
@@ -2618,9 +2653,10 @@ ENCODE_MESSAGE: Final[dict[type, Encoder]] = {
 
 
 def encode_message(x: records.Message) -> object:
-    encoder = ENCODE_MESSAGE.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "Message", ENCODE_MESSAGE)
+    try:
+        encoder = ENCODE_MESSAGE[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "Message", ENCODE_MESSAGE) from None
     return encoder(x)
 
 
@@ -2654,9 +2690,10 @@ ENCODE_STREAM_CHUNK: Final[dict[type, Encoder]] = {
 
 
 def encode_stream_chunk(x: records.StreamChunk) -> object:
-    encoder = ENCODE_STREAM_CHUNK.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "StreamChunk", ENCODE_STREAM_CHUNK)
+    try:
+        encoder = ENCODE_STREAM_CHUNK[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "StreamChunk", ENCODE_STREAM_CHUNK) from None
     return encoder(x)
 
 
@@ -2691,9 +2728,10 @@ ENCODE_FINISH_REASON: Final[dict[type, Encoder]] = {
 
 
 def encode_finish_reason(x: records.FinishReason) -> object:
-    encoder = ENCODE_FINISH_REASON.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "FinishReason", ENCODE_FINISH_REASON)
+    try:
+        encoder = ENCODE_FINISH_REASON[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "FinishReason", ENCODE_FINISH_REASON) from None
     return encoder(x)
 
 
@@ -2723,9 +2761,10 @@ ENCODE_SURFACE_OP: Final[dict[type, Encoder]] = {
 
 
 def encode_surface_op(x: records.SurfaceOp) -> object:
-    encoder = ENCODE_SURFACE_OP.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "SurfaceOp", ENCODE_SURFACE_OP)
+    try:
+        encoder = ENCODE_SURFACE_OP[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "SurfaceOp", ENCODE_SURFACE_OP) from None
     return encoder(x)
 
 
@@ -2757,9 +2796,10 @@ ENCODE_TURN_END_REASON: Final[dict[type, Encoder]] = {
 
 
 def encode_turn_end_reason(x: records.TurnEndReason) -> object:
-    encoder = ENCODE_TURN_END_REASON.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "TurnEndReason", ENCODE_TURN_END_REASON)
+    try:
+        encoder = ENCODE_TURN_END_REASON[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "TurnEndReason", ENCODE_TURN_END_REASON) from None
     return encoder(x)
 
 
@@ -2792,9 +2832,10 @@ ENCODE_CANCEL_CAUSE: Final[dict[type, Encoder]] = {
 
 
 def encode_cancel_cause(x: records.CancelCause) -> object:
-    encoder = ENCODE_CANCEL_CAUSE.get(x.__class__)
-    if encoder is None:
-        raise bad_class("", x, "CancelCause", ENCODE_CANCEL_CAUSE)
+    try:
+        encoder = ENCODE_CANCEL_CAUSE[x.__class__]
+    except KeyError:
+        raise bad_class("", x, "CancelCause", ENCODE_CANCEL_CAUSE) from None
     return encoder(x)
 
 
@@ -2891,7 +2932,15 @@ def decode_agent_inbox_spliced_event(d: object) -> agent.InboxSpliced:
             raise bad_choice("outcome", v_outcome, ("canceled",))
     if len(d) != n:
         raise unknown(d, KEYS_AGENT_INBOX_SPLICED_EVENT)
-    return agent.InboxSpliced(target=v_target, start=v_start, removed_count=v_removed_count, inserted=v_inserted, outcome=v_outcome)
+    cls = agent.InboxSpliced
+    set_target, set_start, set_removed_count, set_inserted, set_outcome = SLOTS[cls]
+    made = NEW(cls)
+    set_target(made, v_target)
+    set_start(made, v_start)
+    set_removed_count(made, v_removed_count)
+    set_inserted(made, v_inserted)
+    set_outcome(made, v_outcome)
+    return made
 
 
 def encode_approval_asked_event(x: approval.Asked) -> dict[str, object]:
@@ -2947,7 +2996,14 @@ def decode_approval_asked_event(d: object) -> approval.Asked:
             raise bad_text("reason", v_reason)
     if len(d) != n:
         raise unknown(d, KEYS_APPROVAL_ASKED_EVENT)
-    return approval.Asked(id=v_id, tool_name=v_tool_name, call_id=v_call_id, reason=v_reason)
+    cls = approval.Asked
+    set_id, set_tool_name, set_call_id, set_reason = SLOTS[cls]
+    made = NEW(cls)
+    set_id(made, v_id)
+    set_tool_name(made, v_tool_name)
+    set_call_id(made, v_call_id)
+    set_reason(made, v_reason)
+    return made
 
 
 def encode_approval_decided_event(x: approval.Decided) -> dict[str, object]:
@@ -2978,7 +3034,12 @@ def decode_approval_decided_event(d: object) -> approval.Decided:
         raise bad_choice("outcome", v_outcome, ("allowed-once", "rejected", "cancelled", "unavailable"))
     if len(d) != n:
         raise unknown(d, KEYS_APPROVAL_DECIDED_EVENT)
-    return approval.Decided(id=v_id, outcome=v_outcome)
+    cls = approval.Decided
+    set_id, set_outcome = SLOTS[cls]
+    made = NEW(cls)
+    set_id(made, v_id)
+    set_outcome(made, v_outcome)
+    return made
 
 
 def encode_approval_policy_event(x: approval.Policy) -> dict[str, object]:
@@ -3016,7 +3077,12 @@ def decode_approval_policy_event(d: object) -> approval.Policy:
             raise bad_choice("source", v_source, ("delegation",))
     if len(d) != n:
         raise unknown(d, KEYS_APPROVAL_POLICY_EVENT)
-    return approval.Policy(policy=v_policy, source=v_source)
+    cls = approval.Policy
+    set_policy, set_source = SLOTS[cls]
+    made = NEW(cls)
+    set_policy(made, v_policy)
+    set_source(made, v_source)
+    return made
 
 
 def encode_assistant_chunk_event(x: assistant.Chunk) -> dict[str, object]:
@@ -3028,7 +3094,11 @@ def encode_assistant_chunk_event(x: assistant.Chunk) -> dict[str, object]:
         raise bad_int("step", v_step)
     v_chunk = x.chunk
     try:
-        v_chunk_ = encode_stream_chunk(v_chunk)
+        encoder = ENCODE_STREAM_CHUNK[v_chunk.__class__]
+    except KeyError:
+        raise bad_class("chunk", v_chunk, "StreamChunk", ENCODE_STREAM_CHUNK) from None
+    try:
+        v_chunk_ = encoder(v_chunk)
     except CodecError as error:
         raise error.under("chunk") from None
     return {"turn": v_turn, "step": v_step, "chunk": v_chunk_}
@@ -3057,7 +3127,13 @@ def decode_assistant_chunk_event(d: object) -> assistant.Chunk:
         raise error.under("chunk") from None
     if len(d) != n:
         raise unknown(d, KEYS_ASSISTANT_CHUNK_EVENT)
-    return assistant.Chunk(turn=v_turn, step=v_step, chunk=v_chunk)
+    cls = assistant.Chunk
+    set_turn, set_step, set_chunk = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    set_chunk(made, v_chunk)
+    return made
 
 
 def encode_assistant_message_event(x: assistant.Message) -> dict[str, object]:
@@ -3131,7 +3207,15 @@ def decode_assistant_message_event(d: object) -> assistant.Message:
         raise bad_value("interrupted", v_interrupted, "true, or no such field")
     if len(d) != n:
         raise unknown(d, KEYS_ASSISTANT_MESSAGE_EVENT)
-    return assistant.Message(turn=v_turn, step=v_step, message=v_message, usage=v_usage, interrupted=v_interrupted)
+    cls = assistant.Message
+    set_turn, set_step, set_message, set_usage, set_interrupted = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    set_message(made, v_message)
+    set_usage(made, v_usage)
+    set_interrupted(made, v_interrupted)
+    return made
 
 
 def encode_compaction_start_event(x: compaction.Start) -> dict[str, object]:
@@ -3192,7 +3276,14 @@ def decode_compaction_start_event(d: object) -> compaction.Start:
             raise bad_choice("trigger", v_trigger, ("pressure", "overflow", "manual", "region"))
     if len(d) != n:
         raise unknown(d, KEYS_COMPACTION_START_EVENT)
-    return compaction.Start(compaction_id=v_compaction_id, source_command_id=v_source_command_id, turn=v_turn, trigger=v_trigger)
+    cls = compaction.Start
+    set_compaction_id, set_source_command_id, set_turn, set_trigger = SLOTS[cls]
+    made = NEW(cls)
+    set_compaction_id(made, v_compaction_id)
+    set_source_command_id(made, v_source_command_id)
+    set_turn(made, v_turn)
+    set_trigger(made, v_trigger)
+    return made
 
 
 def encode_compaction_summary_event(x: compaction.Summary) -> dict[str, object]:
@@ -3211,9 +3302,10 @@ def encode_compaction_summary_event(x: compaction.Summary) -> dict[str, object]:
     v_summary_: list[object] = []
     try:
         for v_summary_item in v_summary:
-            encoder = ENCODE_CONTENT_BLOCK.get(v_summary_item.__class__)
-            if encoder is None:
-                raise bad_class("", v_summary_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+            try:
+                encoder = ENCODE_CONTENT_BLOCK[v_summary_item.__class__]
+            except KeyError:
+                raise bad_class("", v_summary_item, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
             v_summary_.append(encoder(v_summary_item))
     except CodecError as error:
         raise error.under(f"summary[{len(v_summary_)}]") from None
@@ -3271,9 +3363,10 @@ def encode_compaction_summary_event(x: compaction.Summary) -> dict[str, object]:
         v_raw_output_: list[object] = []
         try:
             for v_raw_output_item in v_raw_output:
-                encoder = ENCODE_CONTENT_BLOCK.get(v_raw_output_item.__class__)
-                if encoder is None:
-                    raise bad_class("", v_raw_output_item, "ContentBlock", ENCODE_CONTENT_BLOCK)
+                try:
+                    encoder = ENCODE_CONTENT_BLOCK[v_raw_output_item.__class__]
+                except KeyError:
+                    raise bad_class("", v_raw_output_item, "ContentBlock", ENCODE_CONTENT_BLOCK) from None
                 v_raw_output_.append(encoder(v_raw_output_item))
         except CodecError as error:
             raise error.under(f"rawOutput[{len(v_raw_output_)}]") from None
@@ -3381,7 +3474,22 @@ def decode_compaction_summary_event(d: object) -> compaction.Summary:
         raise bad_value("llmStreamCall", v_llm_stream_call, "true, or no such field")
     if len(d) != n:
         raise unknown(d, KEYS_COMPACTION_SUMMARY_EVENT)
-    return compaction.Summary(compaction_id=v_compaction_id, source_command_id=v_source_command_id, summary=v_summary, shadowed_range=v_shadowed_range, shadowed_seqs=v_shadowed_seqs, shadowed_token_count=v_shadowed_token_count, provider=v_provider, model=v_model, max_tokens=v_max_tokens, usage=v_usage, raw_output=v_raw_output, llm_stream_call=v_llm_stream_call)
+    cls = compaction.Summary
+    set_compaction_id, set_source_command_id, set_summary, set_shadowed_range, set_shadowed_seqs, set_shadowed_token_count, set_provider, set_model, set_max_tokens, set_usage, set_raw_output, set_llm_stream_call = SLOTS[cls]
+    made = NEW(cls)
+    set_compaction_id(made, v_compaction_id)
+    set_source_command_id(made, v_source_command_id)
+    set_summary(made, v_summary)
+    set_shadowed_range(made, v_shadowed_range)
+    set_shadowed_seqs(made, v_shadowed_seqs)
+    set_shadowed_token_count(made, v_shadowed_token_count)
+    set_provider(made, v_provider)
+    set_model(made, v_model)
+    set_max_tokens(made, v_max_tokens)
+    set_usage(made, v_usage)
+    set_raw_output(made, v_raw_output)
+    set_llm_stream_call(made, v_llm_stream_call)
+    return made
 
 
 def encode_compaction_prune_event(x: compaction.Prune) -> dict[str, object]:
@@ -3441,7 +3549,13 @@ def decode_compaction_prune_event(d: object) -> compaction.Prune:
         raise bad_int("shadowedTokenCount", v_shadowed_token_count)
     if len(d) != n:
         raise unknown(d, KEYS_COMPACTION_PRUNE_EVENT)
-    return compaction.Prune(shadowed_range=v_shadowed_range, shadowed_seqs=v_shadowed_seqs, shadowed_token_count=v_shadowed_token_count)
+    cls = compaction.Prune
+    set_shadowed_range, set_shadowed_seqs, set_shadowed_token_count = SLOTS[cls]
+    made = NEW(cls)
+    set_shadowed_range(made, v_shadowed_range)
+    set_shadowed_seqs(made, v_shadowed_seqs)
+    set_shadowed_token_count(made, v_shadowed_token_count)
+    return made
 
 
 def encode_compaction_end_event(x: compaction.End) -> dict[str, object]:
@@ -3538,7 +3652,17 @@ def decode_compaction_end_event(d: object) -> compaction.End:
             raise bad_int("prefixTokens", v_prefix_tokens)
     if len(d) != n:
         raise unknown(d, KEYS_COMPACTION_END_EVENT)
-    return compaction.End(compaction_id=v_compaction_id, source_command_id=v_source_command_id, turn=v_turn, error=v_error, tokens_before=v_tokens_before, tokens_after=v_tokens_after, prefix_tokens=v_prefix_tokens)
+    cls = compaction.End
+    set_compaction_id, set_source_command_id, set_turn, set_error, set_tokens_before, set_tokens_after, set_prefix_tokens = SLOTS[cls]
+    made = NEW(cls)
+    set_compaction_id(made, v_compaction_id)
+    set_source_command_id(made, v_source_command_id)
+    set_turn(made, v_turn)
+    set_error(made, v_error)
+    set_tokens_before(made, v_tokens_before)
+    set_tokens_after(made, v_tokens_after)
+    set_prefix_tokens(made, v_prefix_tokens)
+    return made
 
 
 def encode_llm_retry_event(x: llm.Retry) -> dict[str, object]:
@@ -3647,7 +3771,21 @@ def decode_llm_retry_event(d: object) -> llm.Retry:
         raise error.under("failure") from None
     if len(d) != n:
         raise unknown(d, KEYS_LLM_RETRY_EVENT)
-    return llm.Retry(retry_id=v_retry_id, turn=v_turn, step=v_step, provider=v_provider, plugin=v_plugin, mode=v_mode, policy_key=v_policy_key, retry=v_retry, max_retries=v_max_retries, delay_ms=v_delay_ms, failure=v_failure)
+    cls = llm.Retry
+    set_retry_id, set_turn, set_step, set_provider, set_plugin, set_mode, set_policy_key, set_retry, set_max_retries, set_delay_ms, set_failure = SLOTS[cls]
+    made = NEW(cls)
+    set_retry_id(made, v_retry_id)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    set_provider(made, v_provider)
+    set_plugin(made, v_plugin)
+    set_mode(made, v_mode)
+    set_policy_key(made, v_policy_key)
+    set_retry(made, v_retry)
+    set_max_retries(made, v_max_retries)
+    set_delay_ms(made, v_delay_ms)
+    set_failure(made, v_failure)
+    return made
 
 
 def encode_llm_retry_started_event(x: llm.RetryStarted) -> dict[str, object]:
@@ -3690,7 +3828,14 @@ def decode_llm_retry_started_event(d: object) -> llm.RetryStarted:
         raise bad_int("retry", v_retry)
     if len(d) != n:
         raise unknown(d, KEYS_LLM_RETRY_STARTED_EVENT)
-    return llm.RetryStarted(retry_id=v_retry_id, turn=v_turn, step=v_step, retry=v_retry)
+    cls = llm.RetryStarted
+    set_retry_id, set_turn, set_step, set_retry = SLOTS[cls]
+    made = NEW(cls)
+    set_retry_id(made, v_retry_id)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    set_retry(made, v_retry)
+    return made
 
 
 def encode_request_header_event(x: request.Header) -> dict[str, object]:
@@ -3740,7 +3885,13 @@ def decode_request_header_event(d: object) -> request.Header:
         raise bad_value("startsSeries", v_starts_series, "true, or no such field")
     if len(d) != n:
         raise unknown(d, KEYS_REQUEST_HEADER_EVENT)
-    return request.Header(header=v_header, reason=v_reason, starts_series=v_starts_series)
+    cls = request.Header
+    set_header, set_reason, set_starts_series = SLOTS[cls]
+    made = NEW(cls)
+    set_header(made, v_header)
+    set_reason(made, v_reason)
+    set_starts_series(made, v_starts_series)
+    return made
 
 
 def encode_request_route_context_event(x: request.RouteContext) -> dict[str, object]:
@@ -3796,7 +3947,14 @@ def decode_request_route_context_event(d: object) -> request.RouteContext:
             raise bad_choice("systemPromptUpdate", v_system_prompt_update, ("in-history",))
     if len(d) != n:
         raise unknown(d, KEYS_REQUEST_ROUTE_CONTEXT_EVENT)
-    return request.RouteContext(provider=v_provider, model=v_model, context_window=v_context_window, system_prompt_update=v_system_prompt_update)
+    cls = request.RouteContext
+    set_provider, set_model, set_context_window, set_system_prompt_update = SLOTS[cls]
+    made = NEW(cls)
+    set_provider(made, v_provider)
+    set_model(made, v_model)
+    set_context_window(made, v_context_window)
+    set_system_prompt_update(made, v_system_prompt_update)
+    return made
 
 
 def encode_session_end_seed_event(x: session.EndSeed) -> dict[str, object]:
@@ -3825,7 +3983,11 @@ def decode_session_end_seed_event(d: object) -> session.EndSeed:
         raise bad_value("inherited", v_inherited, "true, or no such field")
     if len(d) != n:
         raise unknown(d, KEYS_SESSION_END_SEED_EVENT)
-    return session.EndSeed(inherited=v_inherited)
+    cls = session.EndSeed
+    set_inherited, = SLOTS[cls]
+    made = NEW(cls)
+    set_inherited(made, v_inherited)
+    return made
 
 
 def encode_step_start_event(x: step.Start) -> dict[str, object]:
@@ -3856,7 +4018,12 @@ def decode_step_start_event(d: object) -> step.Start:
         raise bad_int("step", v_step)
     if len(d) != n:
         raise unknown(d, KEYS_STEP_START_EVENT)
-    return step.Start(turn=v_turn, step=v_step)
+    cls = step.Start
+    set_turn, set_step = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    return made
 
 
 def encode_step_end_event(x: step.End) -> dict[str, object]:
@@ -3887,7 +4054,12 @@ def decode_step_end_event(d: object) -> step.End:
         raise bad_int("step", v_step)
     if len(d) != n:
         raise unknown(d, KEYS_STEP_END_EVENT)
-    return step.End(turn=v_turn, step=v_step)
+    cls = step.End
+    set_turn, set_step = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    return made
 
 
 def encode_system_message_event(x: system.Message) -> dict[str, object]:
@@ -3930,7 +4102,13 @@ def decode_system_message_event(d: object) -> system.Message:
         raise error.under("message") from None
     if len(d) != n:
         raise unknown(d, KEYS_SYSTEM_MESSAGE_EVENT)
-    return system.Message(turn=v_turn, step=v_step, message=v_message)
+    cls = system.Message
+    set_turn, set_step, set_message = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    set_message(made, v_message)
+    return made
 
 
 def encode_tool_call_event(x: tool.Call) -> dict[str, object]:
@@ -3979,7 +4157,15 @@ def decode_tool_call_event(d: object) -> tool.Call:
         raise bad_text("arguments", v_arguments)
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_CALL_EVENT)
-    return tool.Call(turn=v_turn, step=v_step, call_id=v_call_id, name=v_name, arguments=v_arguments)
+    cls = tool.Call
+    set_turn, set_step, set_call_id, set_name, set_arguments = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    set_call_id(made, v_call_id)
+    set_name(made, v_name)
+    set_arguments(made, v_arguments)
+    return made
 
 
 def encode_tool_rewritten_event(x: tool.Rewritten) -> dict[str, object]:
@@ -4016,7 +4202,13 @@ def decode_tool_rewritten_event(d: object) -> tool.Rewritten:
         raise of_json("arguments", error) from None
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_REWRITTEN_EVENT)
-    return tool.Rewritten(call_id=v_call_id, plugin=v_plugin, arguments=v_arguments)
+    cls = tool.Rewritten
+    set_call_id, set_plugin, set_arguments = SLOTS[cls]
+    made = NEW(cls)
+    set_call_id(made, v_call_id)
+    set_plugin(made, v_plugin)
+    set_arguments(made, v_arguments)
+    return made
 
 
 def encode_tool_result_event(x: tool.Result) -> dict[str, object]:
@@ -4104,7 +4296,16 @@ def decode_tool_result_event(d: object) -> tool.Result:
             raise of_json("meta", error) from None
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_RESULT_EVENT)
-    return tool.Result(turn=v_turn, step=v_step, message=v_message, error=v_error, decided_by=v_decided_by, meta=v_meta)
+    cls = tool.Result
+    set_turn, set_step, set_message, set_error, set_decided_by, set_meta = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_step(made, v_step)
+    set_message(made, v_message)
+    set_error(made, v_error)
+    set_decided_by(made, v_decided_by)
+    set_meta(made, v_meta)
+    return made
 
 
 def encode_turn_start_event(x: turn.Start) -> dict[str, object]:
@@ -4129,7 +4330,11 @@ def decode_turn_start_event(d: object) -> turn.Start:
         raise bad_int("turn", v_turn)
     if len(d) != n:
         raise unknown(d, KEYS_TURN_START_EVENT)
-    return turn.Start(turn=v_turn)
+    cls = turn.Start
+    set_turn, = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    return made
 
 
 def encode_turn_end_event(x: turn.End) -> dict[str, object]:
@@ -4138,7 +4343,11 @@ def encode_turn_end_event(x: turn.End) -> dict[str, object]:
         raise bad_int("turn", v_turn)
     v_reason = x.reason
     try:
-        v_reason_ = encode_turn_end_reason(v_reason)
+        encoder = ENCODE_TURN_END_REASON[v_reason.__class__]
+    except KeyError:
+        raise bad_class("reason", v_reason, "TurnEndReason", ENCODE_TURN_END_REASON) from None
+    try:
+        v_reason_ = encoder(v_reason)
     except CodecError as error:
         raise error.under("reason") from None
     return {"turn": v_turn, "reason": v_reason_}
@@ -4164,7 +4373,12 @@ def decode_turn_end_event(d: object) -> turn.End:
         raise error.under("reason") from None
     if len(d) != n:
         raise unknown(d, KEYS_TURN_END_EVENT)
-    return turn.End(turn=v_turn, reason=v_reason)
+    cls = turn.End
+    set_turn, set_reason = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_reason(made, v_reason)
+    return made
 
 
 def encode_user_message_event(x: user.Message) -> dict[str, object]:
@@ -4195,7 +4409,11 @@ def decode_user_message_event(d: object) -> user.Message:
         raise error.under("message") from None
     if len(d) != n:
         raise unknown(d, KEYS_USER_MESSAGE_EVENT)
-    return user.Message(message=v_message)
+    cls = user.Message
+    set_message, = SLOTS[cls]
+    made = NEW(cls)
+    set_message(made, v_message)
+    return made
 
 
 _ENCODE: Final[dict[str, PayloadEncoder]] = {
@@ -4224,6 +4442,9 @@ _ENCODE: Final[dict[str, PayloadEncoder]] = {
     "turn/end": encode_turn_end_event,
     "user/message": encode_user_message_event,
 }
+
+#: The same by class, as they come: a class is known when its module was imported.
+_ENCODE_CLASS: Final[dict[type, PayloadEncoder]] = {}
 
 _DECODE: Final[dict[str, Callable[[object], AnyDurable]]] = {
     "agent/inbox/spliced": decode_agent_inbox_spliced_event,
@@ -4373,7 +4594,11 @@ def encode(payload: AnyDurable) -> dict[str, object]:
     Frozen JSON values inside are shared, not copied. Raises CodecError with the path of the first
     fault; KeyError if the payload's event is not of this catalog.
     """
-    return _ENCODE[payload.TOKEN.name](payload)
+    try:
+        encoder = _ENCODE_CLASS[payload.__class__]
+    except KeyError:
+        encoder = _ENCODE_CLASS[payload.__class__] = _ENCODE[payload.TOKEN.name]
+    return encoder(payload)
 
 
 def decode(event: str, data: object) -> AnyDurable:

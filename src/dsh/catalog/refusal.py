@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from math import copysign, isfinite
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from dsh.hooks import InvalidJson
 
@@ -19,6 +19,7 @@ __all__ = [
     "ABSENT",
     "INT_MAX",
     "NEW",
+    "SLOTS",
     "CodecError",
     "LazyModule",
     "bad_choice",
@@ -72,13 +73,28 @@ class LazyModule:
         return getattr(module, attribute)
 
 
-def setters(cls: type, *names: str) -> tuple[Callable[[object, object], None], ...]:
+Setter: TypeAlias = Callable[[object, object], None]
+
+
+def setters(cls: type, *names: str) -> tuple[Setter, ...]:
     """What stores each of some fields of a frozen class, past the guard of its `__setattr__`.
 
     Only for objects that nobody has seen yet, and values that were checked and frozen.
     """
     slots = cast("dict[str, property]", vars(cls))
     return tuple(slots[name].__set__ for name in names)
+
+
+class _Slots(dict[type, tuple[Setter, ...]]):
+    """By class: what stores each field, in the order of the fields. Found at first use."""
+
+    def __missing__(self, cls: type) -> tuple[Setter, ...]:
+        names = cast("tuple[str, ...]", vars(cls)["__slots__"])
+        self[cls] = setters(cls, *(name for name in names if name != "__weakref__"))
+        return self[cls]
+
+
+SLOTS: Final = _Slots()
 
 
 def shown(value: object) -> str:

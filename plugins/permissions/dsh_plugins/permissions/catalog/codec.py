@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from dsh.catalog.refusal import (
     ABSENT,
     NEW,
+    SLOTS,
     CodecError,
     bad_choice,
     bad_class,
@@ -172,7 +173,14 @@ def decode_permissions_rules_event(d: object) -> permissions.Rules:
         v_remembered = tuple(v_remembered_)
     if len(d) != n:
         raise unknown(d, KEYS_PERMISSIONS_RULES_EVENT)
-    return permissions.Rules(ask=v_ask, rules=v_rules, source=v_source, remembered=v_remembered)
+    cls = permissions.Rules
+    set_ask, set_rules, set_source, set_remembered = SLOTS[cls]
+    made = NEW(cls)
+    set_ask(made, v_ask)
+    set_rules(made, v_rules)
+    set_source(made, v_source)
+    set_remembered(made, v_remembered)
+    return made
 
 
 #: What this plugin stores, entered in the registry of catalogs.

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from dsh.catalog.refusal import (
     NEW,
+    SLOTS,
     CodecError,
     bad_class,
     bad_int,
@@ -145,7 +146,12 @@ def decode_tool_metrics_turn_event(d: object) -> tool_metrics.Turn:
     v_tools = tuple(v_tools_)
     if len(d) != n:
         raise unknown(d, KEYS_TOOL_METRICS_TURN_EVENT)
-    return tool_metrics.Turn(turn=v_turn, tools=v_tools)
+    cls = tool_metrics.Turn
+    set_turn, set_tools = SLOTS[cls]
+    made = NEW(cls)
+    set_turn(made, v_turn)
+    set_tools(made, v_tools)
+    return made
 
 
 #: What this plugin stores, entered in the registry of catalogs.

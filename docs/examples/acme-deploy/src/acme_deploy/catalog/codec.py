@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from dsh.catalog.refusal import (
     NEW,
+    SLOTS,
     CodecError,
     bad_choice,
     bad_class,
@@ -114,7 +115,14 @@ def decode_acme_deploy_finished_event(d: object) -> acme_deploy.Finished:
         raise bad_int("total", v_total)
     if len(d) != n:
         raise unknown(d, KEYS_ACME_DEPLOY_FINISHED_EVENT)
-    return acme_deploy.Finished(call_id=v_call_id, target=v_target, outcome=v_outcome, total=v_total)
+    cls = acme_deploy.Finished
+    set_call_id, set_target, set_outcome, set_total = SLOTS[cls]
+    made = NEW(cls)
+    set_call_id(made, v_call_id)
+    set_target(made, v_target)
+    set_outcome(made, v_outcome)
+    set_total(made, v_total)
+    return made
 
 
 #: What this plugin stores, entered in the registry of catalogs.
