@@ -16,6 +16,7 @@ from attrs import mutable
 from typing_extensions import override
 
 from dsh.errors import ToolError
+from dsh.hooks import frozen
 from dsh.seams.output import Ends
 from dsh.seams.processes import end_session, outlasts
 from dsh.seams.shell import Shell, ShellResult, Watch

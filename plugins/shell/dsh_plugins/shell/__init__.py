@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from dsh import Context, plugin
+from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.seams.shell import SHELL, Shell, ShellResult
 from dsh.tools import (
