@@ -137,11 +137,13 @@ class Inbox:
         size = len(self.lists.of(target))
         first = max(size + start, 0) if start < 0 else min(start, size)
         count = max(0, min(remove, size - first))
-        gone = self._commit(target, first, count, tuple(insert), "canceled" if count else None)
-        for message in gone:
-            self._notices.discarded(message)
-        for message in insert:
-            self._notices.inserted(message)
+        # One batch: what a listener asks for comes after the notices of what it heard of.
+        with self._session.batch():
+            gone = self._commit(target, first, count, tuple(insert), "canceled" if count else None)
+            for message in gone:
+                self._notices.discarded(message)
+            for message in insert:
+                self._notices.inserted(message)
         return gone
 
     def replace(self, message_id: str, message: records.UserMessage) -> bool:
@@ -170,11 +172,12 @@ class Inbox:
 
         Claimed messages are gone from the lists; they never come back to them.
         """
-        claimed = self._commit("next-step", 0, len(self.lists.next_step), (), None)
-        if prompt:
-            claimed += self._commit("next-turn", 0, min(1, len(self.lists.next_turn)), (), None)
-        for message in claimed:
-            self._notices.claimed(message, turn)
+        with self._session.batch():
+            claimed = self._commit("next-step", 0, len(self.lists.next_step), (), None)
+            if prompt:
+                claimed += self._commit("next-turn", 0, min(1, len(self.lists.next_turn)), (), None)
+            for message in claimed:
+                self._notices.claimed(message, turn)
         return claimed
 
     def _find(self, message_id: str) -> tuple[records.InboxTarget, int] | None:

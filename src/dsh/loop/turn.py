@@ -239,6 +239,7 @@ class Turn(OpenTurn):
         signal.raise_if_set()
         for vote in votes:
             kit.inbox.append("next-step", vote.message)
+        signal.raise_if_set()  # a listener of the insertion may have cancelled
         if not self._steered():
             kit.course.move(Move.CONCLUDE)
 

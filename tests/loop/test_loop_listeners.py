@@ -1,0 +1,131 @@
+"""What a synchronous listener may do in a narrow place: cancel, speak up, ask for maintenance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dsh import catalog as ev
+from dsh.agent import user_message
+from dsh.catalog import records
+from dsh.errors import AgentBusy
+from dsh.testing import TestHouse, broken_laws, open_test_house, says
+
+if TYPE_CHECKING:
+    from dsh.agent import AgentHandle
+    from dsh.hooks import Logged, live
+
+USER = records.UserCause()
+ABORTED = records.AbortedTurnEnd(reason=USER)
+
+
+def ends(house: TestHouse, handle: AgentHandle) -> list[records.TurnEndReason]:
+    return [
+        event.data.reason
+        for event in house.session(handle).events
+        if isinstance(event.data, ev.turn.End)
+    ]
+
+
+@pytest.mark.holds("C17", "G6", "M9")
+@pytest.mark.parametrize("keep_inbox", [False, True])
+async def test_a_cancel_by_a_listener_of_a_vote_aborts_the_turn(*, keep_inbox: bool) -> None:
+    """Taking the vote back with the inbox must not look like nobody having voted."""
+    async with open_test_house(replies=[says("one"), says("two")]) as house:
+        handle = await house.agent()
+
+        @house.ctx.on(ev.agent.TURN_STOPPING)
+        async def vote(stop: ev.agent.TurnStopping) -> ev.agent.KeepGoing:
+            return ev.agent.KeepGoing(message=user_message("more", id="vote"))
+
+        @house.ctx.on(ev.agent.INBOX_INSERTED)
+        def cancel(notice: ev.agent.InboxInserted) -> None:
+            if notice.message.id == "vote":
+                notice.agent.cancel(USER, keep_inbox=keep_inbox)
+
+        handle.agent.followup(user_message("go"))
+        await handle.agent.when_idle()
+        assert ends(house, handle) == [ABORTED]
+        pending = [message.id for message in handle.agent.pending("next-step")]
+        assert pending == (["vote"] if keep_inbox else [])
+        assert len(house.model.requests) == 1
+
+
+@pytest.mark.holds("C11", "G6")
+@pytest.mark.parametrize("token", [ev.user.MESSAGE, ev.request.HEADER], ids=["message", "header"])
+async def test_a_cancel_inside_admission_dispatches_nothing(token: object) -> None:
+    """What was admitted stays; no attempt begins, so no frame tells of one."""
+    async with open_test_house(replies=[says("never"), says("next")]) as house:
+        handle = await house.agent()
+        frames: list[str] = []
+        house.ctx.on(ev.agent.ASSISTANT_STREAM)(lambda notice: frames.append(notice.frame.type))
+
+        @house.ctx.on(ev.session.EVENT)
+        def cancel(notice: ev.session.Event) -> None:
+            if notice.event.data.TOKEN is token and handle.agent.turn == 1:
+                handle.agent.cancel(USER)
+
+        handle.agent.followup(user_message("go"))
+        await handle.agent.when_idle()
+        assert ends(house, handle) == [ABORTED]
+        assert frames == []
+        assert house.model.requests == []
+        assert broken_laws(house.session(handle)) == []
+        roles = [message.role for message in house.session(handle).derive_messages()]
+        assert roles == ["user"]
+        assert (await handle.agent.ask(user_message("and now?"))).text == "never"
+
+
+@pytest.mark.holds("G9", "C2")
+async def test_maintenance_is_refused_while_the_agent_tells_that_it_is_idle() -> None:
+    """What was latched meanwhile has the next claim on the agent; maintenance comes after it."""
+    async with open_test_house(replies=[says("one"), says("two")]) as house:
+        handle = await house.agent()
+        refusals: list[str] = []
+
+        async def job(signal: live.TurnSignal) -> None:
+            raise AssertionError("it ran")
+
+        @house.ctx.on(ev.agent.STATUS)
+        def idle(notice: ev.agent.Status) -> None:
+            if notice.status == "idle" and not refusals:
+                notice.agent.followup(user_message("and this"))
+                asked = handle.agent.run_maintenance(job)
+                with pytest.raises(AgentBusy) as refused:
+                    asked.send(None)
+                refusals.append(str(refused.value))
+
+        handle.agent.followup(user_message("go"))
+        await handle.agent.when_idle()
+        assert len(refusals) == 1
+        assert "when_idle" in refusals[0]
+        assert ends(house, handle) == [records.CompletedTurnEnd()] * 2
+
+
+@pytest.mark.holds("B4", "M4")
+async def test_a_message_is_told_of_before_what_becomes_of_it() -> None:
+    """A listener of the splice takes a message back, or wakes it, before its notice was told."""
+    async with open_test_house(replies=[says("one")]) as house:
+        handle = await house.agent()
+        told: list[tuple[str, str]] = []
+        on = house.ctx.on
+        on(ev.agent.INBOX_INSERTED)(lambda n: told.append(("inserted", n.message.id)))
+        on(ev.agent.INBOX_DISCARDED)(lambda n: told.append(("discarded", n.message.id)))
+        on(ev.agent.INBOX_CLAIMED)(lambda n: told.append(("claimed", n.message.id)))
+
+        @on(ev.agent.INBOX_SPLICED)
+        def react(event: Logged[ev.agent.InboxSpliced]) -> None:
+            for message in event.data.inserted:
+                if message.id == "unwanted":
+                    handle.agent.clear()
+                if message.id == "urgent":
+                    handle.agent.wake()
+
+        handle.agent.inject(user_message("no", id="unwanted"))
+        assert told == [("inserted", "unwanted"), ("discarded", "unwanted")]
+        told.clear()
+        handle.agent.inject(user_message("yes", id="urgent"))
+        assert told == [("inserted", "urgent"), ("claimed", "urgent")]
+        await handle.agent.when_idle()
+        assert ends(house, handle) == [records.CompletedTurnEnd()]
