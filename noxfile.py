@@ -98,6 +98,14 @@ def simulation(session: nox.Session) -> None:
 
 
 @nox.session
+def cancel(session: nox.Session) -> None:
+    """Interrupt every scene of the loop at each of its moments, in each way; prints violations."""
+    session.install("-e", ".[codegen]", *group("test"))
+    where = "tests/loop/test_loop_cancel_everywhere.py"
+    session.run("pytest", "-q", "-s", *(session.posargs or [where]), env={"DSH_CANCELS": "all"})
+
+
+@nox.session
 def cycles(session: nox.Session) -> None:
     """Mount and unmount each of our plugins ten thousand times, and draw thousands of examples."""
     session.install("-e", ".[codegen]", *group("test"))

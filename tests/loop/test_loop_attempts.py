@@ -132,7 +132,7 @@ async def test_an_aborted_finish_that_nobody_here_asked_for_is_a_failure() -> No
         assert outcome.reason == records.ErrorTurnEnd(error=failure)
 
 
-@pytest.mark.holds("E9", "E10", "CA21", "C13")
+@pytest.mark.holds("E9", "E10", "CA21", "C13", "M8")
 async def test_a_retry_repeats_the_request_and_only_its_own_chunks_are_cited() -> None:
     async with open_test_house(replies=[FAILS, says("whole")]) as house:
         handle = await house.agent()
@@ -199,7 +199,7 @@ async def test_no_frame_is_emitted_when_dispatch_never_began() -> None:
         assert frames == []
 
 
-@pytest.mark.holds("NEW-7", "C13", "D6")
+@pytest.mark.holds("NEW-7", "C13", "D6", "M25")
 async def test_a_recovery_that_replaces_history_is_seen_by_the_retry_at_the_head() -> None:
     model = ScriptedReplies([says("old"), FAILS, says("whole")])
     async with open_test_house(model=model) as house:
@@ -287,7 +287,7 @@ async def test_recovery_that_raises_or_declines_is_terminal() -> None:
         assert len(house.model.requests) == 2
 
 
-@pytest.mark.holds("RE03", "CE09", "E9")
+@pytest.mark.holds("RE03", "CE09", "E9", "M9")
 async def test_a_cancel_beats_a_retry_that_was_decided() -> None:
     async with open_test_house(replies=[FAILS, says("never")]) as house:
         handle = await house.agent()

@@ -44,7 +44,7 @@ def prompts(house: TestHouse, handle: AgentHandle) -> list[str]:
     ]
 
 
-@pytest.mark.holds("CA01", "CA16", "G3")
+@pytest.mark.holds("CA01", "CA16", "G3", "M2")
 async def test_cancelling_an_idle_agent_arms_nothing() -> None:
     async with open_test_house(replies=[stalls(text("x")), says("a"), says("b")]) as house:
         handle = await house.agent()
@@ -157,7 +157,7 @@ async def test_a_running_listener_that_cancels_the_old_and_sends_new_work() -> N
         assert [reason.kind for reason in ends(house, handle)] == ["completed"]
 
 
-@pytest.mark.holds("CA11", "C2")
+@pytest.mark.holds("CA11", "C2", "M3")
 async def test_a_waiter_from_before_a_pre_step_cancel_is_released() -> None:
     async with open_test_house() as house:
         handle = await house.agent()
@@ -174,7 +174,7 @@ async def test_a_waiter_from_before_a_pre_step_cancel_is_released() -> None:
         assert ends(house, handle) == [ABORTED]
 
 
-@pytest.mark.holds("CA12")
+@pytest.mark.holds("CA12", "M3")
 async def test_an_idle_listener_that_sends_and_withdraws_leaves_no_waiter_behind() -> None:
     async with open_test_house(replies=[says("a"), says("b")]) as house:
         handle = await house.agent()
@@ -212,7 +212,7 @@ async def test_an_idle_listener_that_sends_is_followed_by_whoever_waits() -> Non
         assert statuses == ["running", "idle", "running", "idle"]
 
 
-@pytest.mark.holds("B11", "CA07", "CA28")
+@pytest.mark.holds("B11", "CA07", "CA28", "M1")
 async def test_a_wake_in_the_convergence_window_runs_when_the_agent_is_at_rest() -> None:
     async with open_test_house(replies=[stalls(), says("a")]) as house:
         handle = await house.agent()
@@ -245,7 +245,7 @@ async def test_a_second_cancel_drops_the_latch_with_the_inbox() -> None:
         assert prompts(house, handle) == ["hangs", "later"]
 
 
-@pytest.mark.holds("B11")
+@pytest.mark.holds("B11", "M5")
 async def test_a_latched_wake_whose_message_was_withdrawn_opens_no_turn() -> None:
     async with open_test_house(replies=[stalls()]) as house:
         handle = await house.agent()
@@ -258,7 +258,7 @@ async def test_a_latched_wake_whose_message_was_withdrawn_opens_no_turn() -> Non
         assert ends(house, handle) == [ABORTED]
 
 
-@pytest.mark.holds("B11")
+@pytest.mark.holds("B11", "M4")
 async def test_a_listener_of_the_insertion_cannot_reclassify_it() -> None:
     async with open_test_house(replies=[stalls(), says("a")]) as house:
         handle = await house.agent()
@@ -278,7 +278,7 @@ async def test_a_listener_of_the_insertion_cannot_reclassify_it() -> None:
         assert prompts(house, handle) == ["hangs"]
 
 
-@pytest.mark.holds("G8", "CR09", "CR26", "LP47")
+@pytest.mark.holds("G8", "CR09", "CR26", "LP47", "M6")
 async def test_disposal_latches_nothing_and_the_queued_tail_never_starts() -> None:
     async with open_test_house(replies=[stalls(text("seen"))]) as house:
         handle = await house.agent()

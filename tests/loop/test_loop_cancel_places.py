@@ -61,7 +61,7 @@ def tool(name: str, body: Callable[[live.ToolRun], Awaitable[str]]) -> Tool:
     return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
-@pytest.mark.holds("E6", "CA17", "LP33")
+@pytest.mark.holds("E6", "CA17", "LP33", "M7")
 async def test_what_the_user_could_read_is_kept_as_an_interrupted_reply() -> None:
     usage = records.Usage(input_tokens=3, output_tokens=1)
     stream = stalls(text("half an "), text("answer"), records.UsageChunk(usage=usage))
@@ -87,7 +87,7 @@ async def test_what_the_user_could_read_is_kept_as_an_interrupted_reply() -> Non
         assert [m.role for m in house.model.requests[1].messages] == ["user", "assistant", "user"]
 
 
-@pytest.mark.holds("E6", "CA18", "CA19", "CA22")
+@pytest.mark.holds("E6", "CA18", "CA19", "CA22", "M7")
 @pytest.mark.parametrize(
     ("chunks", "kept"),
     [

@@ -113,7 +113,7 @@ class BoomError(Exception):
     pass
 
 
-@pytest.mark.holds("A4", "SL03", "SL25", "SL27", "SL28", "RS02", "RS11", "RS12", "SL17")
+@pytest.mark.holds("A4", "SL03", "SL25", "SL27", "SL28", "RS02", "RS11", "RS12", "SL17", "M18")
 @pytest.mark.parametrize("where", ["setup", "commit", "session/created", "agent/created"])
 async def test_whatever_fails_before_the_handle_rolls_everything_back(where: str) -> None:
     store = MemoryStore()
@@ -166,7 +166,7 @@ async def test_whatever_fails_before_the_handle_rolls_everything_back(where: str
         assert house.agents.get("s") is handle.agent
 
 
-@pytest.mark.holds("A7", "IN17", "CR10")
+@pytest.mark.holds("A7", "IN17", "CR10", "M29")
 async def test_failing_observers_of_start_and_status_change_nothing() -> None:
     async with open_test_house(replies=[says("a")]) as house:
 

@@ -90,7 +90,7 @@ async def test_an_exact_id_is_created_on_first_use_and_resumed_after_a_reload() 
         assert [m.role for m in house.model.requests[1].messages] == ["user", "assistant", "user"]
 
 
-@pytest.mark.holds("A32", "CF08", "A35")
+@pytest.mark.holds("A32", "CF08", "A35", "M20")
 async def test_a_store_that_fails_is_loud_and_creates_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -38,7 +38,7 @@ def turns_of(house: TestHouse, handle: AgentHandle) -> list[tuple[int, str]]:
     ]
 
 
-@pytest.mark.holds("B16", "B17", "LP44")
+@pytest.mark.holds("B16", "B17", "LP44", "M4")
 async def test_a_delivery_inside_a_publication_is_queued_and_applied_before_control_returns() -> (
     None
 ):
@@ -161,7 +161,7 @@ async def test_a_closed_agent_refuses_messages_naming_the_remedy() -> None:
             handle.agent.followup(user_message("x"))
 
 
-@pytest.mark.holds("AG1")
+@pytest.mark.holds("AG1", "M29")
 async def test_ask_reports_its_own_turn_and_a_withdrawn_message() -> None:
     async with open_test_house(replies=[stalls(), says("later")]) as house:
         handle = await house.agent()

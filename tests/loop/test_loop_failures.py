@@ -118,7 +118,7 @@ async def test_a_vetoed_step_start_invents_no_step_end() -> None:
         assert ev.step.END.name not in house.names(handle)
 
 
-@pytest.mark.holds("C15", "CR24", "C24")
+@pytest.mark.holds("C15", "CR24", "C24", "M22")
 async def test_a_vetoed_step_end_is_the_turns_error_and_status_returns_to_idle() -> None:
     async with open_test_house(replies=[says("a")], watched=False) as house:
         handle = await house.agent()
@@ -144,7 +144,7 @@ async def test_a_failed_step_whose_closing_fails_too_reports_both() -> None:
         assert any("vetoed step/end" in text for text in texts)
 
 
-@pytest.mark.holds("C20", "CE14")
+@pytest.mark.holds("C20", "CE14", "M22")
 async def test_a_vetoed_turn_end_is_reported_once_and_not_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dsh.seams.persistence import WriteHandle
 
 
-@pytest.mark.holds("D3")
+@pytest.mark.holds("D3", "M10")
 async def test_an_adapter_swapped_after_preparation_does_not_serve_the_prepared_call() -> None:
     old = ScriptedReplies([says("old")], resolved=ResolvedModel(max_tokens=1))
     new = ScriptedReplies([says("new")], resolved=ResolvedModel(max_tokens=2))
@@ -58,7 +58,7 @@ async def test_an_adapter_swapped_after_preparation_does_not_serve_the_prepared_
         assert headers == [1, 2]
 
 
-@pytest.mark.holds("A21", "A22", "A14")
+@pytest.mark.holds("A21", "A22", "A14", "M19")
 async def test_two_resumes_of_one_log_repair_it_once() -> None:
     store = MemoryStore()
     log = LogWriting(session_id="s")
@@ -104,7 +104,7 @@ async def test_a_turn_is_run_by_its_driver_only() -> None:
         assert agent.turn == 0
 
 
-@pytest.mark.holds("D5", "RR08", "G5")
+@pytest.mark.holds("D5", "RR08", "G5", "M6")
 async def test_disposal_waits_for_a_capability_lookup_that_it_has_cancelled() -> None:
     order: list[str] = []
 
@@ -157,7 +157,7 @@ async def test_a_cancel_between_assembly_and_pre_step_asks_nobody_any_more() -> 
         assert asked == []
 
 
-@pytest.mark.holds("A11", "SL02", "SL15")
+@pytest.mark.holds("A11", "SL02", "SL15", "M18")
 async def test_an_unload_that_lands_while_the_agent_is_minted_finds_its_way_back() -> None:
     async with open_test_house() as house:
         owners: list[Context] = []
@@ -216,7 +216,7 @@ async def test_a_declared_resume_that_fails_after_the_teardown_is_not_reported(
         assert [r for r in caplog.records if "was not started" in r.getMessage()] == []
 
 
-@pytest.mark.holds("G1")
+@pytest.mark.holds("G1", "M21")
 async def test_the_logged_cause_is_the_given_one_and_nothing_else() -> None:
     cause = records.HookCause(reason="limit reached")
     async with open_test_house(replies=[stalls()]) as house:

@@ -76,7 +76,7 @@ def test_a_series_start_consolidates_into_the_head_also_when_the_text_is_the_sam
     assert ops == (ReplacePrompt(11, ""), ReplacePrompt(12, ""), ReplacePrompt(10, "three"))
 
 
-@pytest.mark.holds("D6", "NEW-9e")
+@pytest.mark.holds("D6", "NEW-9e", "M27")
 def test_a_switch_to_an_incapable_route_consolidates_without_a_series() -> None:
     ops = plan_prompt(nodes("one", "two"), "two", in_history=False, starts_series=False)
     assert ops == (ReplacePrompt(11, ""), ReplacePrompt(10, "two"))
@@ -98,7 +98,7 @@ def test_a_cleared_prompt_empties_every_node_once(*, capable: bool, starts: bool
         assert supplied == (ReplacePrompt(10, "four"),)
 
 
-@pytest.mark.holds("D6", "NEW-9g")
+@pytest.mark.holds("D6", "NEW-9g", "M26")
 def test_a_dormant_tail_is_neither_effective_nor_emptied_again() -> None:
     dormant = nodes("head", "", "")
     assert effective_prompt(dormant) == "head"

@@ -205,7 +205,7 @@ async def test_a_hung_load_is_given_up_when_the_loop_unloads() -> None:
         assert "the agent loop is not active" in errors[0]
 
 
-@pytest.mark.holds("I9", "RS16", "B3")
+@pytest.mark.holds("I9", "RS16", "B3", "M24")
 async def test_a_seeded_child_keeps_lineage_and_not_the_parents_pending_input() -> None:
     store = MemoryStore()
     async with open_test_house(replies=[says("a"), says("b")], store=store) as house:

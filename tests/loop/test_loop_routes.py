@@ -122,7 +122,7 @@ async def test_before_admission_nothing_becomes_history(where: str, *, fails: bo
         assert outcome.text == "later"
 
 
-@pytest.mark.holds("RR03", "RR04", "RR05", "RR06", "D2", "LP02", "LP29")
+@pytest.mark.holds("RR03", "RR04", "RR05", "RR06", "D2", "LP02", "LP29", "M11")
 async def test_adapter_defaults_are_marked_and_resolved_again_for_another_route() -> None:
     first = ScriptedReplies(
         [says("a"), says("b")], resolved=ResolvedModel(max_tokens=100, reasoning_effort="low")

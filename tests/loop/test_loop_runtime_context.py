@@ -72,7 +72,7 @@ async def test_a_context_that_ends_is_cleared_once() -> None:
         assert snapshots(house, handle) == [snapshot("weather:\nsunny"), CLEARED]
 
 
-@pytest.mark.holds("H2", "NEW-14")
+@pytest.mark.holds("H2", "NEW-14", "M23")
 async def test_a_rejected_step_does_not_consume_the_update() -> None:
     async with open_test_house(replies=[says("a")]) as house:
         house.prompt.context(house.ctx, "weather", "sunny")
@@ -95,7 +95,7 @@ async def test_a_rejected_step_does_not_consume_the_update() -> None:
         assert snapshots(house, handle) == [snapshot("weather:\nsunny")]
 
 
-@pytest.mark.holds("H3", "LP14")
+@pytest.mark.holds("H3", "LP14", "M23")
 async def test_a_replaced_snapshot_is_sent_again_and_other_replacements_do_not_matter() -> None:
     async with open_test_house(replies=[says(c) for c in "abc"]) as house:
         house.prompt.context(house.ctx, "weather", "sunny")

@@ -94,7 +94,7 @@ def simple(name: str, body: Callable[[live.ToolRun], Awaitable[str]]) -> Tool:
     return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
-@pytest.mark.holds("TC14", "IN18", "F7", "CR06", "case-032")
+@pytest.mark.holds("TC14", "IN18", "F7", "CR06", "case-032", "M14")
 async def test_contexts_and_steering_follow_after_all_results_in_model_order(
     autojump_clock: MockClock,
 ) -> None:
@@ -192,7 +192,7 @@ async def test_a_cancel_in_a_parallel_group_never_reaches_the_barrier(
         assert broken_laws(house.session(handle)) == []
 
 
-@pytest.mark.holds("F10", "I6")
+@pytest.mark.holds("F10", "I6", "M13")
 async def test_a_log_that_refuses_a_result_fails_the_turn_with_conservative_results() -> None:
     async def body(run: live.ToolRun) -> str:
         return "fine"

@@ -134,7 +134,7 @@ async def test_error_facts_stand_on_the_result() -> None:
         assert result.message.is_error
 
 
-@pytest.mark.holds("TC01", "TC05", "TC06", "F5", "F4")
+@pytest.mark.holds("TC01", "TC05", "TC06", "F5", "F4", "M14")
 async def test_parallel_calls_overlap_and_commit_in_model_order(autojump_clock: MockClock) -> None:
     watch = Watch()
     reply = calls(wait("p", 3, "a"), wait("p", 1, "b"), wait("p", 2, "c"))  # type: ignore[arg-type]

@@ -284,7 +284,7 @@ async def test_a_concluding_tool_does_not_drop_what_waits_for_the_next_step() ->
         assert user_texts(house, handle) == ["go", "context"]
 
 
-@pytest.mark.holds("C16", "LP34", "LP36")
+@pytest.mark.holds("C16", "LP34", "LP36", "M12")
 async def test_max_tokens_is_sticky_for_the_turn_and_not_for_the_next() -> None:
     cut = ScriptEntry(text="half", finish="max-tokens")
     async with open_test_house(replies=[cut, says("b"), says("c")]) as house:
@@ -303,7 +303,7 @@ async def test_max_tokens_is_sticky_for_the_turn_and_not_for_the_next() -> None:
         assert isinstance(second.reason, records.CompletedTurnEnd)
 
 
-@pytest.mark.holds("E5", "LP37", "C14")
+@pytest.mark.holds("E5", "LP37", "C14", "M12")
 async def test_a_truncated_step_dispatches_no_tools() -> None:
     cut = ScriptEntry(text="half", tools=(call("t"),), finish="max-tokens")
     ran: list[str] = []

@@ -21,7 +21,7 @@ def block(call_id: str, name: str = "par", **arguments: str) -> ev.records.ToolC
     return call_block(call_id, name, **arguments)
 
 
-@pytest.mark.holds("TC16", "F8")
+@pytest.mark.holds("TC16", "F8", "M17")
 async def test_a_signal_set_before_starts_nothing_and_pairs_everything(bench: BatchBench) -> None:
     bench.room.signal.cancel()
     outcome = await bench.room.batch(block("a"), block("b", "exc"), block("c", "nope"))
@@ -130,7 +130,7 @@ async def test_two_cancelled_children_of_a_body_are_only_a_cancellation(bench: B
     assert bench.codes == ["ABORTED"]
 
 
-@pytest.mark.holds("F14")
+@pytest.mark.holds("F14", "M15")
 async def test_a_shielded_body_is_waited_for(
     bench: BatchBench, autojump_clock: trio.testing.MockClock
 ) -> None:

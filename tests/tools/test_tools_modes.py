@@ -44,7 +44,7 @@ async def test_a_predicate_that_raises_or_answers_junk_is_exclusive(bench: Batch
     assert not bench.room.tools.is_parallel("truthy", {}, bench.room.scope)
 
 
-@pytest.mark.holds("F3")
+@pytest.mark.holds("F3", "M16")
 async def test_classification_is_live(bench: BatchBench) -> None:
     ctx = await bench.room.plugin("p")
     held = bench.room.tools.register(ctx, bench.tool("late", "parallel"))

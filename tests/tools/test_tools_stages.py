@@ -164,7 +164,7 @@ async def test_bad_arguments_win_over_a_cancellation(room: ToolRoom) -> None:
     assert told(await room.run("echo", float("nan"))).code == "INVALID_ARGS"
 
 
-@pytest.mark.holds("XT27", "XT29", "XT87", "case-077")
+@pytest.mark.holds("XT27", "XT29", "XT87", "case-077", "M17")
 @pytest.mark.parametrize(
     "name",
     [
@@ -205,7 +205,7 @@ async def test_an_unknown_name_has_a_suggestion(room: ToolRoom) -> None:
     )
 
 
-@pytest.mark.holds("XT88", "XT91")
+@pytest.mark.holds("XT88", "XT91", "M17")
 async def test_arguments_that_do_not_fit_are_refused_with_every_path(room: ToolRoom) -> None:
     ctx = await room.plugin("p")
     room.tools.register(ctx, echo_tool(echo))

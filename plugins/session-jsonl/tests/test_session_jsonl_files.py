@@ -237,7 +237,7 @@ class CancelsWhileLocking(Disk):
         trio.from_thread.run_sync(self.scope.cancel)
 
 
-@pytest.mark.holds("A20", "A21")
+@pytest.mark.holds("A20", "A21", "M18")
 async def test_a_handle_that_arrives_after_a_cancellation_is_given_back(tmp_path: Path) -> None:
     await saved(tmp_path, "old")
     for act in ("create", "open"):

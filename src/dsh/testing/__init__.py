@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from dsh.llm import Script, ScriptedCall, ScriptedModel, ScriptEntry, parse_script
 from dsh.testing.batch_bench import BatchBench, BenchArgs
+from dsh.testing.cancelling import (
+    WAYS,
+    Interrupted,
+    Scene,
+    Stage,
+    Way,
+    interrupted,
+    uninterrupted,
+)
 from dsh.testing.house import OPTIONS, TestHouse, TickingClock, open_test_house
 from dsh.testing.lawful import broken_laws, unanswered_on_the_wire
 from dsh.testing.logs import LogWriting
@@ -40,6 +49,8 @@ from dsh.testing.model_server import (
     sse_reply,
 )
 from dsh.testing.played_shell import PlayedShell, Ran, played_shell
+from dsh.testing.scenes import SCENES
+from dsh.testing.seeded import run_seeded
 from dsh.testing.steps import AtStep
 from dsh.testing.talker import Talker
 from dsh.testing.tool_parts import (
@@ -59,6 +70,8 @@ from dsh.testing.weather import Life, live_through
 
 __all__ = [
     "OPTIONS",
+    "SCENES",
+    "WAYS",
     "AtStep",
     "BatchBench",
     "BenchArgs",
@@ -67,6 +80,7 @@ __all__ = [
     "EchoArgs",
     "Gate",
     "Hang",
+    "Interrupted",
     "Life",
     "ListHost",
     "LogWriting",
@@ -78,16 +92,19 @@ __all__ = [
     "Ran",
     "RecordedRequest",
     "Reset",
+    "Scene",
     "Script",
     "ScriptEntry",
     "ScriptedCall",
     "ScriptedModel",
     "ScriptedReplies",
+    "Stage",
     "Talker",
     "TestHouse",
     "TickingClock",
     "ToolRoom",
     "Wait",
+    "Way",
     "WireReply",
     "always_pre",
     "always_review",
@@ -104,6 +121,7 @@ __all__ = [
     "echo_tool",
     "error_reply",
     "event",
+    "interrupted",
     "live_through",
     "memory_files",
     "messages_error",
@@ -118,11 +136,13 @@ __all__ = [
     "recut",
     "refusal_of",
     "reply_of",
+    "run_seeded",
     "says",
     "sse_reply",
     "stalls",
     "text_blocks",
     "told",
     "unanswered_on_the_wire",
+    "uninterrupted",
     "wrap_execute",
 ]

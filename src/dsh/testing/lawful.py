@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dsh.session import Session
+    from dsh.wire import StoredEvent
 
 __all__ = ["broken_laws", "unanswered_on_the_wire"]
 
@@ -54,7 +55,27 @@ def broken_laws(session: Session) -> list[str]:
         broken.append(f"calls asked {dict(asked)}, results {dict(answered)}")
     if called - asked:
         broken.append(f"tool/call without a request of the model: {dict(called - asked)}")
+    broken += _lost_text(events)
     broken += unanswered_on_the_wire(session.derive_messages())
+    return broken
+
+
+def _lost_text(events: Sequence[StoredEvent]) -> list[str]:
+    """Text of a cancelled reply that somebody could read, and that the history has not."""
+    broken: list[str] = []
+    readable = ""
+    for event in events:
+        match event.data:
+            case ev.assistant.Chunk(chunk=records.TextDeltaChunk(text=text)):
+                readable += text
+            case ev.assistant.Chunk(chunk=records.FinishChunk()) | ev.assistant.Message():
+                readable = ""
+            case ev.turn.End(reason=reason, turn=turn):
+                if isinstance(reason, records.AbortedTurnEnd) and readable.strip():
+                    broken.append(f"turn {turn} was cancelled, and {readable!r} is lost")
+                readable = ""
+            case _:
+                pass
     return broken
 
 

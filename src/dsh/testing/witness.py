@@ -1,0 +1,113 @@
+"""Somebody who writes down what happens to messages, and says what went missing.
+
+What comes in: an agent, watched from its publication on. What goes out: the laws of the inbox that
+were broken: each message is pending, claimed or taken back, once; and what should have run did.
+It only listens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dsh import catalog as ev
+from dsh.catalog import records
+
+if TYPE_CHECKING:
+    from dsh.hooks import Logged, live
+    from dsh.testing.chance import Chance
+    from dsh.testing.house import TestHouse
+
+__all__ = ["Witness"]
+
+
+class Witness:
+    """Of one life, over all agents that live it one after the other."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance: Final = chance
+        self._agent: live.Agent | None = None
+        self._house: TestHouse | None = None
+        self._inserted: set[str] = set()
+        self._gone: set[str] = set()
+        self._status: records.AgentStatus = "idle"
+        # Of the newest turn: the cancels before it, its steps, how it ended.
+        self._cancels = 0
+        self._steps = 0
+        self._ended: records.TurnEndReason | None = None
+        # The cancels before a turn that must come.
+        self._expected: int | None = None
+
+    def watch(self, house: TestHouse, agent: live.Agent) -> None:
+        """Watch this agent from now on; what an earlier one left pending counts on."""
+        self._agent, self._status = agent, "idle"
+        self._ended = self._expected = None
+        self._inserted |= set(self.pending())
+        if self._house is house:
+            return
+        self._house = house
+        on = house.ctx.on
+        on(ev.agent.INBOX_INSERTED, prepend=True)(self._came)
+        on(ev.agent.INBOX_CLAIMED, prepend=True)(lambda n: self._left(n.message, "claimed"))
+        on(ev.agent.INBOX_DISCARDED, prepend=True)(lambda n: self._left(n.message, "taken back"))
+        on(ev.agent.STATUS, prepend=True)(self._changed)
+        on(ev.turn.START, prepend=True)(self._began)
+        on(ev.step.START, prepend=True)(self._stepped)
+        on(ev.turn.END, prepend=True)(self._closed)
+
+    def pending(self) -> list[str]:
+        """The ids of all pending messages, in order."""
+        agent = self._agent
+        assert agent is not None
+        both = (*agent.pending("next-step"), *agent.pending("next-turn"))
+        return [message.id for message in both]
+
+    def expects_a_turn(self) -> None:
+        """Something wakes the agent now; unless it is cancelled again, a turn begins."""
+        self._expected = self._chance.cancels
+
+    def at_rest(self) -> None:
+        """Say what is wrong with an agent at rest."""
+        left = set(self.pending())
+        if lost := self._inserted - self._gone - left:
+            self._broken(f"{len(lost)} messages are neither pending nor gone")
+        if back := left & self._gone:
+            self._broken(f"{len(back)} messages came back")
+        assert self._agent is not None
+        if self._agent.status != self._status:
+            self._broken(f"it is {self._agent.status} and told {self._status}")
+        if self._expected == self._chance.cancels:
+            self._broken("a wake after a cancel opened no turn")
+
+    def _broken(self, text: str) -> None:
+        self._chance.life.broken.append(text)
+
+    def _came(self, notice: ev.agent.InboxInserted) -> None:
+        if notice.message.id in self._inserted:
+            self._broken(f"message {notice.message.id} was inserted twice")
+        self._inserted.add(notice.message.id)
+
+    def _left(self, message: records.UserMessage, how: str) -> None:
+        if message.id not in self._inserted or message.id in self._gone:
+            self._broken(f"message {message.id} was {how} and not there")
+        self._gone.add(message.id)
+
+    def _began(self, event: Logged[ev.turn.Start]) -> None:
+        del event
+        self._expected = None
+        self._cancels, self._steps, self._ended = self._chance.cancels, 0, None
+
+    def _stepped(self, event: Logged[ev.step.Start]) -> None:
+        self._steps = event.data.step
+
+    def _closed(self, event: Logged[ev.turn.End]) -> None:
+        self._ended = event.data.reason
+
+    def _changed(self, notice: ev.agent.Status) -> None:
+        if notice.status == self._status:
+            self._broken(f"{notice.status} was told twice")
+        self._status = notice.status
+        if notice.status == "running" or self._chance.cancels != self._cancels:
+            return
+        normal = isinstance(self._ended, records.CompletedTurnEnd | records.MaxTokensTurnEnd)
+        if normal and self._steps and notice.agent.pending("next-turn"):
+            self._broken("a prompt was left behind a turn that ended well")
