@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dsh.catalog import records
     from dsh.hooks.live import LlmRequest
 
-__all__ = ["Talker"]
+__all__ = ["Answer", "Talker"]
 
 Answer: TypeAlias = (
     "ScriptEntry | Callable[[LlmRequest], AsyncGenerator[records.StreamChunk, None]]"
