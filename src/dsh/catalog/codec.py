@@ -3240,10 +3240,15 @@ def encode_compaction_start_event(x: compaction.Start) -> dict[str, object]:
         if v_trigger.__class__ is not str or v_trigger not in ("pressure", "overflow", "manual", "region"):
             raise bad_choice("trigger", v_trigger, ("pressure", "overflow", "manual", "region"))
         out["trigger"] = v_trigger
+    v_instructions = x.instructions
+    if v_instructions is not None:
+        if v_instructions.__class__ is not str or not (v_instructions.isascii() or is_clean(v_instructions)):
+            raise bad_text("instructions", v_instructions)
+        out["instructions"] = v_instructions
     return out
 
 
-KEYS_COMPACTION_START_EVENT: Final[tuple[str, ...]] = ("compactionId", "sourceCommandId", "turn", "trigger")
+KEYS_COMPACTION_START_EVENT: Final[tuple[str, ...]] = ("compactionId", "sourceCommandId", "turn", "trigger", "instructions")
 
 
 def decode_compaction_start_event(d: object) -> compaction.Start:
@@ -3274,15 +3279,23 @@ def decode_compaction_start_event(d: object) -> compaction.Start:
         n += 1
         if v_trigger not in ("pressure", "overflow", "manual", "region"):
             raise bad_choice("trigger", v_trigger, ("pressure", "overflow", "manual", "region"))
+    v_instructions = d.get("instructions", ABSENT)
+    if v_instructions is ABSENT:
+        v_instructions = None
+    else:
+        n += 1
+        if v_instructions.__class__ is not str or not (v_instructions.isascii() or is_clean(v_instructions)):
+            raise bad_text("instructions", v_instructions)
     if len(d) != n:
         raise unknown(d, KEYS_COMPACTION_START_EVENT)
     cls = compaction.Start
-    set_compaction_id, set_source_command_id, set_turn, set_trigger = SLOTS[cls]
+    set_compaction_id, set_source_command_id, set_turn, set_trigger, set_instructions = SLOTS[cls]
     made = NEW(cls)
     set_compaction_id(made, v_compaction_id)
     set_source_command_id(made, v_source_command_id)
     set_turn(made, v_turn)
     set_trigger(made, v_trigger)
+    set_instructions(made, v_instructions)
     return made
 
 

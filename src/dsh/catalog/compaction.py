@@ -20,12 +20,14 @@ class Start(LogOnly):
         source_command_id: The command that asked for it.
         turn: The turn it runs in; null between turns. [turn number]
         trigger: What asked for it.
+        instructions: What a person wants the summary to heed.
     """
 
     compaction_id: records.CompactionId
     source_command_id: records.CommandId | None = None
     turn: int | None
     trigger: Literal["pressure", "overflow", "manual", "region"] | None = None
+    instructions: str | None = None
 
 
 #: Opens a compaction and takes the session's lock for it.

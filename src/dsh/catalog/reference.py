@@ -526,10 +526,11 @@ EVENTS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
             "    sourceCommandId: CommandId, may be absent. The command that asked for it.",
             "    turn: int or null [turn number]. The turn it runs in; null between turns.",
             "    trigger: pressure or overflow or manual or region, may be absent. What asked for it.",
+            "    instructions: string, may be absent. What a person wants the summary to heed.",
             "",
             "  for example",
             "    {\"compactionId\": \"compaction_id-4\", \"sourceCommandId\": \"source_command_id-4\", \"turn\": 4,",
-            "    \"trigger\": \"region\"}",
+            "    \"trigger\": \"region\", \"instructions\": \"instructions 4\"}",
         ),
     ),
     "compaction/summary": (

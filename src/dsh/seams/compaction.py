@@ -55,11 +55,15 @@ class CompactionEngine(ABC):
     """Who provides this shortens conversations on request, whatever their size."""
 
     @abstractmethod
-    async def compact_now(self, agent: Agent) -> Compacted | None:
+    async def compact_now(self, agent: Agent, instructions: str | None = None) -> Compacted | None:
         """Summarise everything but the newest messages of an idle agent.
 
+        `instructions` are told to the model that writes the summary, after what it is asked for
+        anyway; they are logged with the compaction's start. Blank text is none.
         None: there is nothing worth it, and nothing was logged. Raises CompactionFailed. What is
-        logged is durable when this returns. Cancellable: an open compaction is closed as failed.
+        logged is durable when this returns. `agent.cancel` ends it as CompactionFailed `cancelled`;
+        cancelling the caller does, too. Then the compaction is closed as failed, and the
+        conversation is as it was.
         """
 
     @abstractmethod

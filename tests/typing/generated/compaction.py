@@ -121,43 +121,48 @@ def observe_sync_start(ctx: Context) -> None:
 
 
 # make
-def make_start(compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
-    return ev.compaction.Start(compaction_id=compaction_id, source_command_id=source_command_id, turn=turn, trigger=trigger)
+def make_start(compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(compaction_id=compaction_id, source_command_id=source_command_id, turn=turn, trigger=trigger, instructions=instructions)
 
 
 # make-unknown-field
-def make_unknown_start(compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
-    return ev.compaction.Start(compaction_id=compaction_id, source_command_id=source_command_id, turn=turn, trigger=trigger, unknown_field=1)  # E: call-arg reportCallIssue
+def make_unknown_start(compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(compaction_id=compaction_id, source_command_id=source_command_id, turn=turn, trigger=trigger, instructions=instructions, unknown_field=1)  # E: call-arg reportCallIssue
 
 
 # make-missing-field
-def make_start_without_compaction_id(source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
-    return ev.compaction.Start(source_command_id=source_command_id, turn=turn, trigger=trigger)  # E: call-arg reportCallIssue
+def make_start_without_compaction_id(source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(source_command_id=source_command_id, turn=turn, trigger=trigger, instructions=instructions)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_start_bad_compaction_id(wrong: object, source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
-    return ev.compaction.Start(compaction_id=wrong, source_command_id=source_command_id, turn=turn, trigger=trigger)  # E: arg-type reportArgumentType
+def make_start_bad_compaction_id(wrong: object, source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(compaction_id=wrong, source_command_id=source_command_id, turn=turn, trigger=trigger, instructions=instructions)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_start_bad_source_command_id(wrong: object, compaction_id: ev.records.CompactionId, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
-    return ev.compaction.Start(source_command_id=wrong, compaction_id=compaction_id, turn=turn, trigger=trigger)  # E: arg-type reportArgumentType
+def make_start_bad_source_command_id(wrong: object, compaction_id: ev.records.CompactionId, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(source_command_id=wrong, compaction_id=compaction_id, turn=turn, trigger=trigger, instructions=instructions)  # E: arg-type reportArgumentType
 
 
 # make-missing-field
-def make_start_without_turn(compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
-    return ev.compaction.Start(compaction_id=compaction_id, source_command_id=source_command_id, trigger=trigger)  # E: call-arg reportCallIssue
+def make_start_without_turn(compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(compaction_id=compaction_id, source_command_id=source_command_id, trigger=trigger, instructions=instructions)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_start_bad_turn(wrong: object, compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
-    return ev.compaction.Start(turn=wrong, compaction_id=compaction_id, source_command_id=source_command_id, trigger=trigger)  # E: arg-type reportArgumentType
+def make_start_bad_turn(wrong: object, compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(turn=wrong, compaction_id=compaction_id, source_command_id=source_command_id, trigger=trigger, instructions=instructions)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_start_bad_trigger(wrong: object, compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, turn: int | None) -> ev.compaction.Start:
-    return ev.compaction.Start(trigger=wrong, compaction_id=compaction_id, source_command_id=source_command_id, turn=turn)  # E: arg-type reportArgumentType
+def make_start_bad_trigger(wrong: object, compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, turn: int | None, instructions: str | None) -> ev.compaction.Start:
+    return ev.compaction.Start(trigger=wrong, compaction_id=compaction_id, source_command_id=source_command_id, turn=turn, instructions=instructions)  # E: arg-type reportArgumentType
+
+
+# make-bad-field
+def make_start_bad_instructions(wrong: object, compaction_id: ev.records.CompactionId, source_command_id: ev.records.CommandId | None, turn: int | None, trigger: Literal["pressure", "overflow", "manual", "region"] | None) -> ev.compaction.Start:
+    return ev.compaction.Start(instructions=wrong, compaction_id=compaction_id, source_command_id=source_command_id, turn=turn, trigger=trigger)  # E: arg-type reportArgumentType
 
 
 # change-frozen

@@ -13,9 +13,11 @@ from weakref import WeakKeyDictionary
 from attrs import define, evolve, field
 
 from dsh import catalog as ev
+from dsh.agent import new_message_id
 from dsh.catalog import records
+from dsh.hooks import frozen
 from dsh.session import message_of
-from dsh_plugins.compaction.checkpoint import INSTRUCTION, text_of
+from dsh_plugins.compaction.checkpoint import instruction, instruction_text, text_of
 from dsh_plugins.compaction.history import SessionHistory, kept_by, nodes_of
 from dsh_plugins.compaction.policy import SUMMARY_PART, Limits, limits_for
 from dsh_plugins.compaction.selection import Span, select
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from dsh_plugins.compaction.summary import Summary
     from dsh_plugins.compaction.transaction import Trigger
 
-__all__ = ["Case", "CaseFiles", "State"]
+__all__ = ["Case", "CaseFiles", "Occasion", "State"]
 
 #: A provider that counts more than this for what was estimated refused for another reason.
 SCALE_MAX: Final = 4.0
@@ -43,6 +45,19 @@ SCALE_MAX: Final = 4.0
 REFUSED_MARGIN: Final = 1.02
 #: A range that costs less than this is not worth a request.
 LEAST_TOKENS: Final = 256
+
+
+@frozen(kw_only=True, slots=True)
+class Occasion:
+    """Why a session is to be shortened now. `turn` is None between turns.
+
+    `instructions` are what a person wants the summary to heed.
+    """
+
+    trigger: Trigger
+    turn: int | None
+    signal: TurnSignal
+    instructions: str | None = None
 
 
 @define(eq=False)
@@ -70,14 +85,11 @@ class Case:
         files: CaseFiles,
         session: Session,
         header: records.EpochHeader,
-        order: tuple[Trigger, int | None],
-        signal: TurnSignal,
+        occasion: Occasion,
     ) -> None:
         self._files: Final = files
         self._header: Final = header
-        self._trigger: Final[Trigger] = order[0]
-        self._turn: Final = order[1]
-        self._signal: Final = signal
+        self._occasion: Final = occasion
         self._incoming = 0
         self._summary_cap = 0
         self.session: Final = session
@@ -128,7 +140,8 @@ class Case:
         measured = self.meter.measure(self.session)
         # Of an unknown context nothing is known but this roof: the summary shares it, too.
         self._summary_cap = min(self.limits.summary, max(int(roof) // SUMMARY_PART, 1))
-        own = self._summary_cap + self.meter.estimate_text(INSTRUCTION)
+        asked = instruction_text(self._occasion.instructions)
+        own = self._summary_cap + self.meter.estimate_text(asked)
         scale = max(measured.scale, self.state.scale)
         return (roof - own) / scale - measured.envelope_tokens
 
@@ -158,9 +171,9 @@ class Case:
                 self._files.llm,
                 self._summary_config(),
                 self._header.tools,
-                messages,
+                (*messages, instruction(new_message_id(), self._occasion.instructions)),
                 session_id=self.session.id,
-                signal=self._signal,
+                signal=self._occasion.signal,
             )
 
         return await transact(
@@ -170,16 +183,17 @@ class Case:
             self._order(shadowed),
             summarise=summarise,
             pinned=lambda: self._pinned(shadowed),
-            signal=self._signal,
+            signal=self._occasion.signal,
         )
 
     def _order(self, shadowed: tuple[int, ...]) -> Order:
         return Order(
             compaction_id=f"compaction_{uuid4().hex}",
-            trigger=self._trigger,
-            turn=self._turn,
+            trigger=self._occasion.trigger,
+            turn=self._occasion.turn,
+            instructions=self._occasion.instructions,
             shadowed=shadowed,
-            whole=self._turn is not None,
+            whole=self._occasion.turn is not None,
         )
 
     def _summary_config(self) -> records.LlmCallConfig:
@@ -240,15 +254,13 @@ class CaseFiles:
             state = self._states[session] = State()
         return state
 
-    def open(
-        self, agent: Agent, trigger: Trigger, turn: int | None, signal: TurnSignal
-    ) -> Case | None:
+    def open(self, agent: Agent, occasion: Occasion) -> Case | None:
         """The occasion, or None: the session made no request yet, so nothing is to be shortened."""
         session = self.session_of(agent)
         header = None if session is None else session.request_header()
         if session is None or header is None:
             return None
-        return Case(self, session, header, (trigger, turn), signal)
+        return Case(self, session, header, occasion)
 
     def forget_overflows(self, session_id: str) -> None:
         """Refusals of this session count from 0 again."""

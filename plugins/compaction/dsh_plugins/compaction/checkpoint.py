@@ -13,7 +13,7 @@ from dsh.catalog import records
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["checkpoint", "instruction", "text_of"]
+__all__ = ["checkpoint", "instruction", "instruction_text", "text_of"]
 
 INSTRUCTION: Final = """\
 The conversation has grown long. Write a summary that takes the place of everything above it, so \
@@ -36,12 +36,18 @@ PREAMBLE: Final = (
     "The older part of this conversation was summarised to save room. What follows stands for it; "
     "go on from here as if you remembered it."
 )
+WISH: Final = "The user asks that this summary heeds, above all:"
 KEPT: Final = "These messages of the older part are kept word for word:"
 
 
-def instruction(message_id: str) -> records.UserMessage:
+def instruction_text(wish: str | None) -> str:
+    """What the model is asked for; `wish` is what a person wants to be heeded."""
+    return INSTRUCTION if wish is None else f"{INSTRUCTION}\n\n{WISH}\n\n{wish}"
+
+
+def instruction(message_id: str, wish: str | None) -> records.UserMessage:
     """The last message of the request for a summary."""
-    return _by_plugin(message_id, INSTRUCTION, {"request": "summary"})
+    return _by_plugin(message_id, instruction_text(wish), {"request": "summary"})
 
 
 def checkpoint(

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from dsh.errors import AgentBusy, AgentError, SessionError
 from dsh.seams.compaction import Compacted, CompactionEngine, CompactionFailed
+from dsh_plugins.compaction.case import Occasion
 from dsh_plugins.compaction.pruning import Cut, prune
 from dsh_plugins.compaction.selection import Span, balanced
 
@@ -67,7 +68,7 @@ class Compactor(CompactionEngine):
 
         Raises only what ends the turn anyway; every other failure is logged, and the turn goes on.
         """
-        case = self._files.open(agent, "pressure", turn, signal)
+        case = self._files.open(agent, Occasion(trigger="pressure", turn=turn, signal=signal))
         if case is None:
             return
         window, threshold = case.limits.window, case.limits.threshold
@@ -129,7 +130,7 @@ class Compactor(CompactionEngine):
 
     async def overflow(self, agent: Agent, turn: int, signal: TurnSignal) -> bool:
         """Shorten what was refused as too long. True: it is shorter now, and worth another try."""
-        case = self._files.open(agent, "overflow", turn, signal)
+        case = self._files.open(agent, Occasion(trigger="overflow", turn=turn, signal=signal))
         if case is None or case.state.overflows >= self._config.max_overflow_retries:
             return False
         case.state.overflows += 1
@@ -174,9 +175,12 @@ class Compactor(CompactionEngine):
     # -- on request ------------------------------------------------------------------------------
 
     @override
-    async def compact_now(self, agent: Agent) -> Compacted | None:
+    async def compact_now(self, agent: Agent, instructions: str | None = None) -> Compacted | None:
+        wish = (instructions or "").strip() or None
+
         async def work(signal: TurnSignal) -> Compacted | None:
-            case = self._files.open(agent, "manual", None, signal)
+            occasion = Occasion(trigger="manual", turn=None, signal=signal, instructions=wish)
+            case = self._files.open(agent, occasion)
             if case is None:
                 return None
             whole = case.meter.measure(case.session).surface_tokens
@@ -188,7 +192,7 @@ class Compactor(CompactionEngine):
     @override
     async def compact_region(self, agent: Agent, start_seq: int, end_seq: int) -> Compacted:
         async def work(signal: TurnSignal) -> Compacted:
-            case = self._files.open(agent, "region", None, signal)
+            case = self._files.open(agent, Occasion(trigger="region", turn=None, signal=signal))
             if case is None:
                 raise CompactionFailed("changed", "this session made no request yet")
             return await case.compact(_region(case.nodes(), start_seq, end_seq))

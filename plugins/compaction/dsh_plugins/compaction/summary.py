@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dsh.agent import new_message_id
 from dsh.catalog import records
 from dsh.errors import LlmError
 from dsh.hooks import frozen
 from dsh.hooks.live import LlmRequest
 from dsh.llm import Assembler, failure_of
 from dsh.seams.compaction import CompactionFailed
-from dsh_plugins.compaction.checkpoint import instruction, text_of
+from dsh_plugins.compaction.checkpoint import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +51,7 @@ async def write_summary(
     session_id: str,
     signal: TurnSignal,
 ) -> Summary:
-    """Ask for a summary of `messages`.
+    """Make the request whose `messages` end with what is asked for; the reply is the summary.
 
     Raises CompactionFailed `summary`, with the code of the failure; a reply that is cut off, empty,
     or calls a tool is one. Cancellable at every await; the connection is closed then.
@@ -63,7 +62,7 @@ async def write_summary(
         request = LlmRequest(
             provider=call.config.provider,
             model=call.config.model,
-            messages=(*messages, instruction(new_message_id())),
+            messages=tuple(messages),
             tools=tuple(tools),
             reasoning_effort=call.config.reasoning_effort,
             temperature=call.config.temperature,

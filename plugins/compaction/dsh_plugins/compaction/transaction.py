@@ -42,6 +42,7 @@ class Order:
     compaction_id: str
     trigger: Trigger
     turn: int | None
+    instructions: str | None
     shadowed: tuple[int, ...]
     whole: bool
 
@@ -67,11 +68,7 @@ async def transact(
     before = meter.measure(session).total_tokens
     surface = tuple(session.surface.nodes)
     # The lock: whoever comes next finds it open.
-    session.append(
-        ev.compaction.Start(
-            compaction_id=order.compaction_id, turn=order.turn, trigger=order.trigger
-        )
-    )
+    _open(session, order)
     problem: str | None = "cancelled"
     done: Compacted | None = None
     try:
@@ -94,6 +91,17 @@ async def transact(
         return done
     finally:
         _close(session, order, problem, done)
+
+
+def _open(session: Session, order: Order) -> None:
+    session.append(
+        ev.compaction.Start(
+            compaction_id=order.compaction_id,
+            turn=order.turn,
+            trigger=order.trigger,
+            instructions=order.instructions,
+        )
+    )
 
 
 def _refuse_changed(session: Session, order: Order, surface: tuple[int, ...]) -> None:
@@ -189,11 +197,7 @@ def _close(session: Session, order: Order, problem: str | None, done: Compacted 
 
 def note_no_progress(session: Session, order: Order, tokens: int, reason: str) -> None:
     """Log that nothing could be done, and why: an empty bracket."""
-    session.append(
-        ev.compaction.Start(
-            compaction_id=order.compaction_id, turn=order.turn, trigger=order.trigger
-        )
-    )
+    _open(session, order)
     session.append(
         ev.compaction.End(
             compaction_id=order.compaction_id,

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field, frozen, validators
+from attrs import field, validators
+
+from dsh.hooks import frozen
 
 __all__ = ["McpConfig", "McpServer"]
 
