@@ -35,16 +35,16 @@ async def test_on_request_an_idle_conversation_is_shortened_and_it_is_durable(
         done = await talks.engine.compact_now(handle.agent)
         assert done is not None
         assert done.tokens_after < done.tokens_before
-        (end,) = talks.logged(handle, ev.compaction.End)
+        (end,) = talks.house.logged(handle, ev.compaction.End)
         assert (end.turn, end.error) == (None, None)
         stored = await store.read("s")
         assert any(isinstance(event.data, ev.compaction.End) for event in stored.events)
         assert (await handle.agent.ask(user_message("on"))).text == "more"
         assert "They asked for work." in texts(model.asked[-1])
         # Nothing is left that is worth it.
-        seq = talks.session(handle).next_seq
+        seq = talks.house.session(handle).next_seq
         assert await talks.engine.compact_now(handle.agent) is None
-        assert talks.session(handle).next_seq == seq
+        assert talks.house.session(handle).next_seq == seq
 
 
 @pytest.mark.holds("CO11")
@@ -57,7 +57,7 @@ async def test_what_a_person_wants_the_summary_to_heed_is_asked_and_logged(
         handle = await talks.agent()
         await handle.agent.ask(user_message("go"))
         assert await talks.engine.compact_now(handle.agent, wish) is not None
-        (start,) = talks.logged(handle, ev.compaction.Start)
+        (start,) = talks.house.logged(handle, ev.compaction.Start)
         (asked,) = model.summarised
         (block,) = asked.messages[-1].content
         assert isinstance(block, records.TextBlock)
@@ -91,9 +91,9 @@ async def test_a_person_may_cancel_what_was_asked_for(open_talks: OpenTalks) -> 
         handle.agent.cancel(records.UserCause())
         await wait_all_tasks_blocked()
         assert kinds == ["cancelled"]
-        (end,) = talks.logged(handle, ev.compaction.End)
+        (end,) = talks.house.logged(handle, ev.compaction.End)
         assert end.error == "cancelled"
-        assert talks.session(handle).surface.generation == 0
+        assert talks.house.session(handle).surface.generation == 0
 
 
 @pytest.mark.holds("CO11")
@@ -120,7 +120,7 @@ async def test_a_range_is_taken_exactly_or_not_at_all(open_talks: OpenTalks) -> 
     async with open_talks(model) as talks:
         handle = await talks.agent()
         await handle.agent.ask(user_message("go"))
-        nodes = list(talks.session(handle).surface.nodes)
+        nodes = list(talks.house.session(handle).surface.nodes)
         # Node 0 is the system prompt, 1 the user's, then calls and results in turn.
         for start, stop in ((0, 3), (1, 2), (3, 4), (4, 3), (1, 99)):
             last = nodes[stop] if stop < len(nodes) else 9999
@@ -129,9 +129,9 @@ async def test_a_range_is_taken_exactly_or_not_at_all(open_talks: OpenTalks) -> 
             assert caught.value.kind == "changed"
         done = await talks.engine.compact_region(handle.agent, nodes[2], nodes[5])
         assert done.shadowed == tuple(nodes[2:6])
-        after = list(talks.session(handle).surface.nodes)
+        after = list(talks.house.session(handle).surface.nodes)
         assert after == [*nodes[:2], done.summary_seq, *nodes[6:]]
-        assert broken_laws(talks.session(handle)) == []
+        assert broken_laws(talks.house.session(handle)) == []
 
 
 @pytest.mark.holds("CO7")
@@ -143,7 +143,7 @@ async def test_an_open_compaction_locks_and_a_resumed_session_is_free_of_it(
     async with open_talks(model, store=store) as talks:
         handle = await talks.agent()
         await handle.agent.ask(user_message("go"))
-        talks.session(handle).append(
+        talks.house.session(handle).append(
             ev.compaction.Start(compaction_id="left-open", turn=None, trigger="manual")
         )
         with pytest.raises(CompactionFailed, match="left-open") as caught:
@@ -161,7 +161,7 @@ async def test_what_arrives_while_a_summary_is_written(
     open_talks: OpenTalks, *, inside: bool
 ) -> None:
     async def late(request: live.LlmRequest) -> AsyncGenerator[records.StreamChunk]:
-        session = talks.session(handle)
+        session = talks.house.session(handle)
         nodes = session.surface.nodes
         target = nodes[3] if inside else nodes[-1]
         message = user_message("changed meanwhile")
@@ -184,5 +184,5 @@ async def test_what_arrives_while_a_summary_is_written(
         else:
             done = await talks.engine.compact_now(handle.agent)
             assert done is not None
-            said = [b for m in talks.session(handle).derive_messages() for b in m.content]
+            said = [b for m in talks.house.session(handle).derive_messages() for b in m.content]
             assert records.TextBlock(text="changed meanwhile") in said

@@ -33,14 +33,14 @@ async def test_under_pressure_the_older_part_becomes_a_summary(open_talks: OpenT
         handle = await talks.agent()
         outcome = await handle.agent.ask(user_message("Build the tower of 37 bricks."))
         assert outcome.reason == records.CompletedTurnEnd()
-        (end,) = talks.logged(handle, ev.compaction.End)
+        (end,) = talks.house.logged(handle, ev.compaction.End)
         assert end.error is None
         assert end.tokens_before is not None
         assert end.tokens_after is not None
         assert end.tokens_before > 3000 > end.tokens_after
         assert end.prefix_tokens is not None
         assert end.turn == 1
-        (start,) = talks.logged(handle, ev.compaction.Start)
+        (start,) = talks.house.logged(handle, ev.compaction.Start)
         assert start.trigger == "pressure"
         # The summary's request begins as the conversation's own did, message by message.
         (asked,) = model.summarised
@@ -55,7 +55,7 @@ async def test_under_pressure_the_older_part_becomes_a_summary(open_talks: OpenT
         assert "It is half done." in texts(after)
         assert "Build the tower of 37 bricks." in texts(after)
         assert len(after.messages) < len(before.messages)
-        assert broken_laws(talks.session(handle)) == []
+        assert broken_laws(talks.house.session(handle)) == []
 
 
 @pytest.mark.holds("CO3")
@@ -68,11 +68,11 @@ async def test_cutting_results_alone_may_be_enough_and_needs_no_model(
         model.window = 3000
         await handle.agent.ask(user_message("go"))
         assert model.summarised == []
-        assert len(talks.logged(handle, ev.compaction.Prune)) == 1
+        assert len(talks.house.logged(handle, ev.compaction.Prune)) == 1
         # What the model has not seen yet is whole; it is cut before the next request.
         assert "x" * 10_000 in texts(model.asked[1])
         assert "characters were taken out" in texts(model.asked[2])
-        assert broken_laws(talks.session(handle)) == []
+        assert broken_laws(talks.house.session(handle)) == []
 
 
 @pytest.mark.holds("CO8")
@@ -92,8 +92,8 @@ async def test_two_rounds_merge_and_the_facts_that_are_pinned_stay(open_talks: O
             assert texts(request).count("Never touch blue.txt.") == 1
         # One summary stands for all the earlier ones.
         assert texts(model.asked[-1]).count("<summary>") == 1
-        assert all(end.error is None for end in talks.logged(handle, ev.compaction.End))
-        assert broken_laws(talks.session(handle)) == []
+        assert all(end.error is None for end in talks.house.logged(handle, ev.compaction.End))
+        assert broken_laws(talks.house.session(handle)) == []
 
 
 @pytest.mark.holds("CO9")
@@ -105,9 +105,9 @@ async def test_a_refused_request_is_shortened_once_and_sent_again(open_talks: Op
         assert outcome.text == "done"
         assert len(model.summarised) == 1
         assert len(model.asked[-1].messages) < len(model.asked[-2].messages)
-        (start,) = talks.logged(handle, ev.compaction.Start)
+        (start,) = talks.house.logged(handle, ev.compaction.Start)
         assert start.trigger == "overflow"
-        assert len(talks.logged(handle, ev.step.Start)) == 4
+        assert len(talks.house.logged(handle, ev.step.Start)) == 4
 
 
 @pytest.mark.holds("CO9")
@@ -132,7 +132,7 @@ async def test_other_refusals_start_no_compaction(open_talks: OpenTalks, code: s
         handle = await talks.agent()
         await handle.agent.ask(user_message("go"))
         assert model.summarised == []
-        assert talks.logged(handle, ev.compaction.Start) == []
+        assert talks.house.logged(handle, ev.compaction.Start) == []
 
 
 @pytest.mark.holds("CO9", "CO10")
@@ -145,7 +145,7 @@ async def test_one_message_that_is_too_long_is_an_event_with_a_reason_and_the_fa
         outcome = await handle.agent.ask(user_message("word " * 5000))
         assert outcome.reason == records.ErrorTurnEnd(error=FAILURE)
         assert len(model.asked) == 1
-        (end,) = talks.logged(handle, ev.compaction.End)
+        (end,) = talks.house.logged(handle, ev.compaction.End)
         assert end.error is not None
         assert "no progress" in end.error
 
@@ -171,15 +171,15 @@ async def test_a_summary_that_cannot_be_used_changes_nothing_and_is_not_asked_fo
         handle = await talks.agent()
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.text == "done"
-        closed = talks.logged(handle, ev.compaction.End)
+        closed = talks.house.logged(handle, ev.compaction.End)
         # A fail and its repetition; then only after the conversation has grown noticeably.
         assert 2 <= len(closed) <= 12
         assert len(model.summarised) == len(closed) < 14
         assert all(words in (end.error or "") for end in closed)
-        assert talks.logged(handle, ev.compaction.Summary) == []
-        assert talks.session(handle).surface.generation == 0
+        assert talks.house.logged(handle, ev.compaction.Summary) == []
+        assert talks.house.session(handle).surface.generation == 0
         assert words in caplog.text
-        assert broken_laws(talks.session(handle)) == []
+        assert broken_laws(talks.house.session(handle)) == []
 
 
 @pytest.mark.holds("CO5")
@@ -192,7 +192,7 @@ async def test_a_summary_request_that_is_refused_as_too_long_is_made_smaller(
         assert (await handle.agent.ask(user_message("go"))).text == "done"
         first, second, *_ = model.summarised
         assert len(second.messages) < len(first.messages)
-        assert [end.error is None for end in talks.logged(handle, ev.compaction.End)][:2] == [
+        assert [end.error is None for end in talks.house.logged(handle, ev.compaction.End)][:2] == [
             False,
             True,
         ]
@@ -214,12 +214,12 @@ async def test_cancelling_while_the_summary_is_written_closes_the_bracket(
             await wait_all_tasks_blocked()
         handle.agent.cancel(records.UserCause())
         await handle.agent.when_idle()
-        (end,) = talks.logged(handle, ev.compaction.End)
+        (end,) = talks.house.logged(handle, ev.compaction.End)
         assert end.error == "cancelled"
-        assert talks.session(handle).surface.generation == 0
-        closed = talks.logged(handle, ev.turn.End)[-1]
+        assert talks.house.session(handle).surface.generation == 0
+        closed = talks.house.logged(handle, ev.turn.End)[-1]
         assert closed.reason == records.AbortedTurnEnd(reason=records.UserCause())
-        assert broken_laws(talks.session(handle)) == []
+        assert broken_laws(talks.house.session(handle)) == []
 
 
 @pytest.mark.holds("CO1")
@@ -254,7 +254,7 @@ async def test_another_model_may_write_the_summaries(open_talks: OpenTalks) -> N
         await handle.agent.ask(user_message("go"))
         assert model.summarised == []
         assert [request.model for request in writer.summarised] == ["w-1"]
-        (made,) = talks.logged(handle, ev.compaction.Summary)
+        (made,) = talks.house.logged(handle, ev.compaction.Summary)
         assert (made.provider, made.model) == ("writer", "w-1")
 
 
@@ -265,11 +265,11 @@ async def test_a_compacted_session_is_the_same_after_a_resume(open_talks: OpenTa
     async with open_talks(model, store=store) as talks:
         handle = await talks.agent()
         await handle.agent.ask(user_message("go"))
-        before = talks.session(handle).derive_messages()
+        before = talks.house.session(handle).derive_messages()
         await handle.aclose()
     async with open_talks(model, store=store) as talks:
         again = await talks.resume()
-        assert talks.session(again).derive_messages() == before
+        assert talks.house.session(again).derive_messages() == before
         assert (await again.agent.ask(user_message("on"))).text == "more"
 
 
@@ -283,7 +283,7 @@ async def test_a_listener_after_it_sees_the_shortened_conversation(open_talks: O
             step: ev.agent.PreStep, call_next: Next[ev.agent.PreStepDecision]
         ) -> ev.agent.PreStepDecision:
             decision = await call_next()
-            generations.append(talks.session(step.agent).surface.generation)
+            generations.append(talks.house.session(step.agent).surface.generation)
             return decision
 
         talks.house.ctx.on(ev.agent.PRE_STEP, prepend=True)(look)

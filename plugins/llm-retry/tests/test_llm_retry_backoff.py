@@ -47,6 +47,7 @@ def test_the_default_covers_what_passes_by_itself() -> None:
             ),
             initial_delay_ms=500,
             max_delay_ms=10_000,
+            max_retry_after_ms=60_000,
             jitter_ratio=0.1,
         )
         == DEFAULT_RETRY_POLICY
@@ -81,8 +82,9 @@ def test_full_jitter_may_mean_no_wait() -> None:
     [
         (1.0, 1.0, 1.0),
         (7000.0, 7000.0, 7000.0),
-        (10_000.0, 10_000.0, 10_000.0),
-        (10_001.0, None, 500.0),
+        (10_001.0, 10_001.0, 10_001.0),
+        (60_000.0, 60_000.0, 60_000.0),
+        (60_001.0, None, 500.0),
         (1_382_400_000.0, None, 500.0),
     ],
 )
@@ -94,6 +96,13 @@ def test_a_wait_that_the_server_asks_for_is_followed_up_to_the_longest(
     assert wait_ms(policy, asking(asked), 1, 0.0) == always
 
 
+@pytest.mark.holds("E12")
+def test_a_policy_may_follow_no_wait_that_is_asked_for() -> None:
+    policy = NormalRetryPolicy(max_retry_after_ms=0)
+    assert wait_ms(policy, asking(1.0), 1, 0.0) is None
+    assert wait_ms(policy, BUSY, 1, MIDDLE) == 500
+
+
 @pytest.mark.holds("E13")
 def test_policies_that_differ_have_different_keys_and_equal_ones_the_same() -> None:
     policies: list[RetryPolicy] = [
@@ -103,12 +112,14 @@ def test_policies_that_differ_have_different_keys_and_equal_ones_the_same() -> N
         NormalRetryPolicy(jitter_ratio=0),
         AlwaysRetryPolicy(),
         AlwaysRetryPolicy(max_delay_ms=1),
+        NormalRetryPolicy(max_retry_after_ms=1),
     ]
     keys = [policy_key(policy) for policy in policies]
     assert len(set(keys)) == len(policies)
     assert keys == [policy_key(policy) for policy in policies]
     assert keys[4] == (
-        '{"initialDelayMs":500,"jitterRatio":0.1,"maxDelayMs":10000,"mode":"always"}'
+        '{"initialDelayMs":500,"jitterRatio":0.1,"maxDelayMs":10000,"maxRetryAfterMs":60000,'
+        '"mode":"always"}'
     )
 
 

@@ -805,7 +805,9 @@ class NormalRetryPolicy:
         max_retries: Retries after the first attempt. [retries]
         retryable_codes: The failures that are tried again.
         initial_delay_ms: The first wait. [ms]
-        max_delay_ms: The longest wait. [ms]
+        max_delay_ms: The longest wait that dsh chooses. [ms]
+        max_retry_after_ms: The longest wait that is followed when the server asks for it; 0
+            follows none. [ms]
         jitter_ratio: Random factor around 1. [ratio]
     """
 
@@ -846,7 +848,17 @@ class NormalRetryPolicy:
             "wire": "maxDelayMs",
             "live": False,
             "unit": "ms",
-            "doc": "The longest wait.",
+            "doc": "The longest wait that dsh chooses.",
+        },
+    )
+    max_retry_after_ms: float = field(
+        default=60000,
+        validator=validators.and_(validators.ge(0), validators.le(2147483647)),
+        metadata={
+            "wire": "maxRetryAfterMs",
+            "live": False,
+            "unit": "ms",
+            "doc": "The longest wait that is followed when the server asks for it; 0 follows none.",
         },
     )
     jitter_ratio: float = field(
@@ -867,7 +879,9 @@ class AlwaysRetryPolicy:
 
     Attributes:
         initial_delay_ms: The first wait. [ms]
-        max_delay_ms: The longest wait. [ms]
+        max_delay_ms: The longest wait that dsh chooses. [ms]
+        max_retry_after_ms: The longest wait that is followed when the server asks for it; 0
+            follows none. [ms]
         jitter_ratio: Random factor around 1. [ratio]
     """
 
@@ -890,7 +904,17 @@ class AlwaysRetryPolicy:
             "wire": "maxDelayMs",
             "live": False,
             "unit": "ms",
-            "doc": "The longest wait.",
+            "doc": "The longest wait that dsh chooses.",
+        },
+    )
+    max_retry_after_ms: float = field(
+        default=60000,
+        validator=validators.and_(validators.ge(0), validators.le(2147483647)),
+        metadata={
+            "wire": "maxRetryAfterMs",
+            "live": False,
+            "unit": "ms",
+            "doc": "The longest wait that is followed when the server asks for it; 0 follows none.",
         },
     )
     jitter_ratio: float = field(

@@ -22,7 +22,7 @@ from dsh.testing.lawful import broken_laws, unanswered_on_the_wire
 from dsh.testing.logs import LogWriting
 from dsh.testing.memory_files import MemoryFiles, memory_files
 from dsh.testing.memory_store import MemoryStore
-from dsh.testing.model import ScriptedReplies, call, calls, says, stalls
+from dsh.testing.model import ScriptedReplies, call, calls, fails, says, stalls
 from dsh.testing.model_server import (
     Close,
     Gate,
@@ -121,6 +121,7 @@ __all__ = [
     "echo_tool",
     "error_reply",
     "event",
+    "fails",
     "interrupted",
     "live_through",
     "memory_files",

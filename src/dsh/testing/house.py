@@ -8,7 +8,7 @@ the real one, and the plugin `invariants` watches all of them.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 from attrs import frozen
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from dsh.session import Session
 
 __all__ = ["OPTIONS", "TestHouse", "TickingClock", "open_test_house"]
+
+K = TypeVar("K")
 
 #: The route of the house's own model.
 OPTIONS: Final = records.AgentOptions(provider="test", model="model-1")
@@ -95,6 +97,15 @@ class TestHouse:
         session = self.sessions.get(given.id)
         assert session is not None, f"session {given.id!r} is not live"
         return session
+
+    def logged(self, agent: live.Agent | AgentHandle, kind: type[K]) -> list[K]:
+        """The payloads of one kind in an agent's log, in order."""
+        found = (event.data for event in self.session(agent).events)
+        return [data for data in found if isinstance(data, kind)]
+
+    def reason(self, agent: live.Agent | AgentHandle) -> records.TurnEndReason:
+        """Why an agent's newest turn ended."""
+        return self.logged(agent, ev.turn.End)[-1].reason
 
     def names(self, agent: live.Agent | AgentHandle, *, chunks: bool = False) -> list[str]:
         """The event names of an agent's log; without chunks unless asked for."""

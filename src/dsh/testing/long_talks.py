@@ -8,7 +8,7 @@ house for agents on `ROUTE`, and short ways to look at what a compaction did. Th
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 from attrs import frozen
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dsh.hooks import live
     from dsh.kernel import Fiber, Plugin
     from dsh.llm import ScriptEntry
-    from dsh.session import Session
     from dsh.testing.memory_store import MemoryStore
     from dsh.testing.talker import Answer
     from dsh.tools import Tool
@@ -46,8 +45,6 @@ __all__ = [
 ROUTE: Final = records.AgentOptions(provider="m", model="m-1")
 #: What the talker answers to a request for a summary, unless told otherwise.
 SUMMARY: Final = says("They asked for work. It is half done.")
-
-K = TypeVar("K")
 
 
 @frozen
@@ -106,14 +103,6 @@ class LongTalks:
     async def resume(self) -> AgentHandle:
         """The agent of the session `s` again, from its log."""
         return await self.house.agents.resume("s", options=ROUTE)
-
-    def session(self, agent: live.Agent | AgentHandle) -> Session:
-        """The agent's session."""
-        return self.house.session(agent)
-
-    def logged(self, handle: AgentHandle, kind: type[K]) -> list[K]:
-        """What was logged of one kind."""
-        return [e.data for e in self.session(handle).events if isinstance(e.data, kind)]
 
 
 @asynccontextmanager

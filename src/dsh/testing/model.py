@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dsh.hooks.live import LlmRequest
 
-__all__ = ["Reply", "ScriptedReplies", "call", "calls", "says", "stalls"]
+__all__ = ["Reply", "ScriptedReplies", "call", "calls", "fails", "says", "stalls"]
 
 Streaming: TypeAlias = "Callable[[LlmRequest], AsyncGenerator[records.StreamChunk, None]]"
 Reply: TypeAlias = "ScriptEntry | Streaming"
@@ -41,6 +41,12 @@ def call(name: str, arguments: str = "{}", *, call_id: str | None = None) -> Scr
 def calls(*wanted: ScriptedCall, text: str = "") -> ScriptEntry:
     """A reply that asks for these calls."""
     return ScriptEntry(text=text, tools=wanted)
+
+
+def fails(code: str = "SERVER", *, asks_ms: float | None = None) -> ScriptEntry:
+    """Half a reply, and then a failure; `asks_ms` is the wait that the server asks for."""
+    failure = records.LlmFailure(message="busy", code=code, provider_retry_after_ms=asks_ms)
+    return ScriptEntry(text="half an answer", error=failure)
 
 
 def stalls(*chunks: records.StreamChunk) -> Streaming:

@@ -29,6 +29,7 @@ def policy_key(policy: RetryPolicy) -> str:
         "mode": policy.mode,
         "initialDelayMs": policy.initial_delay_ms,
         "maxDelayMs": policy.max_delay_ms,
+        "maxRetryAfterMs": policy.max_retry_after_ms,
         "jitterRatio": policy.jitter_ratio,
     }
     if isinstance(policy, NormalRetryPolicy):
@@ -48,16 +49,17 @@ def allowance(policy: RetryPolicy) -> int | None:
 def wait_ms(policy: RetryPolicy, failure: LlmFailure, retry: int, draw: float) -> float | None:
     """The wait before retry number `retry` (from 1), or None: the failure stands.
 
-    `draw` is uniform in [0, 1). The server's own wait is followed without jitter up to the
-    policy's longest; beyond that a normal policy gives up and `always` uses its own.
+    `draw` is uniform in [0, 1). The wait that the server asked for is followed, without jitter, up
+    to the longest that the policy follows; beyond it a normal policy gives up, because the server
+    would only refuse again, and `always` chooses its own.
     """
     asked = failure.provider_retry_after_ms
     if isinstance(policy, NormalRetryPolicy):
         if failure.code not in policy.retryable_codes or retry > policy.max_retries:
             return None
-        if asked is not None and asked > policy.max_delay_ms:
+        if asked is not None and asked > policy.max_retry_after_ms:
             return None
-    if asked is not None and 0 < asked <= policy.max_delay_ms:
+    if asked is not None and 0 < asked <= policy.max_retry_after_ms:
         return asked
     doubled = policy.initial_delay_ms * 2.0 ** min(retry - 1, DOUBLINGS_MAX)
     spread = 1 + policy.jitter_ratio * (2 * draw - 1)
