@@ -13,7 +13,7 @@ from dsh import user_message
 from dsh.catalog import records
 from dsh.llm import chunks_of
 from dsh.seams.compaction import CompactionFailed
-from dsh.testing import MemoryStore, broken_laws, says
+from dsh.testing import MemoryStore, broken_laws, says, stalls
 from dsh.testing.long_talks import SUMMARY, reads, talker, texts
 
 if TYPE_CHECKING:
@@ -71,12 +71,8 @@ async def test_what_a_person_wants_the_summary_to_heed_is_asked_and_logged(
 
 @pytest.mark.holds("CO11")
 async def test_a_person_may_cancel_what_was_asked_for(open_talks: OpenTalks) -> None:
-    async def stalls(_request: live.LlmRequest) -> AsyncGenerator[records.StreamChunk]:
-        yield records.BlockStartChunk(index=0, block_type="text")
-        await trio.sleep_forever()
-
     kinds: list[str] = []
-    model = talker(*[reads(600)] * 3, says("done"), window=100_000, summaries=(stalls,))
+    model = talker(*[reads(600)] * 3, says("done"), window=100_000, summaries=(stalls(),))
     async with open_talks(model) as talks, trio.open_nursery() as nursery:
         handle = await talks.agent()
         await handle.agent.ask(user_message("go"))
@@ -98,11 +94,7 @@ async def test_a_person_may_cancel_what_was_asked_for(open_talks: OpenTalks) -> 
 
 @pytest.mark.holds("CO11")
 async def test_a_busy_agent_and_an_empty_session_are_not_shortened(open_talks: OpenTalks) -> None:
-    async def stalls(_request: live.LlmRequest) -> AsyncGenerator[records.StreamChunk]:
-        yield records.BlockStartChunk(index=0, block_type="text")
-        await trio.sleep_forever()
-
-    async with open_talks(talker(stalls)) as talks:
+    async with open_talks(talker(stalls())) as talks:
         handle = await talks.agent()
         assert await talks.engine.compact_now(handle.agent) is None
         handle.agent.followup(user_message("go"))

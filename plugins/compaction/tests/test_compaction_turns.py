@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-import trio
 from trio.testing import wait_all_tasks_blocked
 
 from dsh import catalog as ev
 from dsh import user_message
 from dsh.catalog import records
 from dsh.llm import ScriptEntry
-from dsh.testing import MemoryStore, broken_laws, says
+from dsh.testing import MemoryStore, broken_laws, says, stalls
 from dsh.testing.long_talks import SUMMARY, reads, talker, texts
 from dsh_plugins.compaction.catalog import CompactionConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from dsh.hooks import Next, live
+    from dsh.hooks import Next
     from dsh.testing.long_talks import OpenTalks
 
 FAILURE: Final = records.LlmFailure(message="prompt is too long", code="CONTEXT_WINDOW_EXCEEDED")
@@ -202,11 +199,7 @@ async def test_a_summary_request_that_is_refused_as_too_long_is_made_smaller(
 async def test_cancelling_while_the_summary_is_written_closes_the_bracket(
     open_talks: OpenTalks,
 ) -> None:
-    async def stalls(_request: live.LlmRequest) -> AsyncGenerator[records.StreamChunk]:
-        yield records.BlockStartChunk(index=0, block_type="text")
-        await trio.sleep_forever()
-
-    model = talker(*[reads()] * 8, summaries=(stalls,))
+    model = talker(*[reads()] * 8, summaries=(stalls(),))
     async with open_talks(model) as talks:
         handle = await talks.agent()
         handle.agent.followup(user_message("go"))

@@ -7,6 +7,8 @@ The log keeps everything. The loop knows nothing of it: it is two listeners and 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dsh import Context, Logged, Next, plugin
 from dsh import catalog as ev
 from dsh.errors import AgentError
@@ -20,6 +22,9 @@ from dsh_plugins.compaction.case import CaseFiles
 from dsh_plugins.compaction.catalog import CompactionConfig
 from dsh_plugins.compaction.engine import OVERFLOW, Compactor
 from dsh_plugins.compaction.policy import check_config
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 __all__ = ["compaction"]
 
@@ -39,6 +44,13 @@ async def compaction(ctx: Context, config: CompactionConfig, deps: Needs) -> Non
     check_config(config)
     files = CaseFiles(config, deps.sessions, deps.meter, deps.llm)
     compactor = Compactor(config, files, ctx.log)
+    ctx.on_unload(files.running.close)
+
+    async def running() -> Callable[[], Awaitable[None]]:
+        return files.running.drain
+
+    # First in, last out: nothing new begins by then, and what ran has closed its bracket.
+    await ctx.aeffect(running, label="running compactions")
     ctx.provide(COMPACTION, compactor)
     if not config.auto:
         return

@@ -6,6 +6,7 @@ sizes in tokens, ranges that may be summarised, and finished compactions. It dec
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from dsh.session import message_of
 from dsh_plugins.compaction.checkpoint import instruction, instruction_text, text_of
 from dsh_plugins.compaction.history import SessionHistory, kept_by, nodes_of
 from dsh_plugins.compaction.policy import SUMMARY_PART, Limits, limits_for
+from dsh_plugins.compaction.running import Running
 from dsh_plugins.compaction.selection import Span, select
 from dsh_plugins.compaction.summary import write_summary
 from dsh_plugins.compaction.transaction import Order, note_no_progress, transact
@@ -176,15 +178,17 @@ class Case:
                 signal=self._occasion.signal,
             )
 
-        return await transact(
-            self.session,
-            self.meter,
-            self.state.history,
-            self._order(shadowed),
-            summarise=summarise,
-            pinned=lambda: self._pinned(shadowed),
-            signal=self._occasion.signal,
-        )
+        running = self._files.running
+        with running.counted():
+            return await transact(
+                self.session,
+                self.meter,
+                self.state.history,
+                self._order(shadowed),
+                summarise=partial(running.wait_for, summarise),
+                pinned=lambda: self._pinned(shadowed),
+                signal=self._occasion.signal,
+            )
 
     def _order(self, shadowed: tuple[int, ...]) -> Order:
         return Order(
@@ -242,6 +246,7 @@ class CaseFiles:
         self.config: Final = config
         self.meter: Final = meter
         self.llm: Final = llm
+        self.running: Final = Running()
 
     def session_of(self, agent: Agent) -> Session | None:
         """The agent's session, while it is live."""

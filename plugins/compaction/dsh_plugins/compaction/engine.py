@@ -101,8 +101,8 @@ class Compactor(CompactionEngine):
                 await case.compact(span)
             except CompactionFailed as failed:
                 self._log.warning("summarising session %s failed: %s", case.session.id, failed)
-                if failed.kind == "busy":
-                    break
+                if failed.kind in {"busy", "cancelled"}:
+                    return False
                 if failed.code == OVERFLOW:
                     limit = case.tokens_up_to(span) * REFUSED_PART
                 continue
@@ -159,6 +159,8 @@ class Compactor(CompactionEngine):
             try:
                 await case.compact(span)
             except CompactionFailed as failed:
+                if failed.kind == "cancelled":
+                    raise
                 failure = failed
         if span is None or failure is not None:
             # What the model has not seen yet is cut only when nothing else is left.
