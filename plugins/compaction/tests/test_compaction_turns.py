@@ -12,7 +12,7 @@ from dsh import user_message
 from dsh.catalog import records
 from dsh.llm import ScriptEntry
 from dsh.testing import MemoryStore, broken_laws, says, stalls
-from dsh.testing.long_talks import SUMMARY, reads, talker, texts
+from dsh.testing.long_talks import ROUTE, SUMMARY, reads, talker, texts
 from dsh_plugins.compaction.catalog import CompactionConfig
 
 if TYPE_CHECKING:
@@ -219,12 +219,36 @@ async def test_cancelling_while_the_summary_is_written_closes_the_bracket(
 async def test_without_a_known_context_a_warning_comes_once(
     open_talks: OpenTalks, caplog: pytest.LogCaptureFixture
 ) -> None:
+    words, store = "context size of m/m-1 is unknown", MemoryStore()
+    model = talker(*[reads(40_000)] * 9, says("done"), says("more"), window=None)
+    async with open_talks(model, store=store) as talks:
+        handle = await talks.agent()
+        await handle.agent.ask(user_message("go"))
+        assert len(model.asked) == 10
+        assert caplog.text.count(words) == 1
+        assert model.summarised == []
+        await handle.aclose()
+    async with open_talks(model, store=store) as talks:
+        again = await talks.resume()
+        await again.agent.ask(user_message("on"))
+        assert caplog.text.count(words) == 1
+        # Another one that becomes long is worth a word again, here where none was said yet.
+        model.replies[:] = [*[reads(40_000)] * 9, says("done")]
+        other = await talks.house.agent("other", options=ROUTE)
+        await other.agent.ask(user_message("go"))
+        assert caplog.text.count(words) == 2
+
+
+@pytest.mark.holds("CO1")
+async def test_a_conversation_that_every_context_holds_brings_no_warning(
+    open_talks: OpenTalks, caplog: pytest.LogCaptureFixture
+) -> None:
     model = talker(*[reads(14_000)] * 9, says("done"), window=None)
     async with open_talks(model) as talks:
         handle = await talks.agent()
         await handle.agent.ask(user_message("go"))
-        assert caplog.text.count("context size of m/m-1 is unknown") == 1
-        assert model.summarised == []
+        assert len(model.asked) == 10
+        assert "unknown" not in caplog.text
 
 
 @pytest.mark.holds("CO1")

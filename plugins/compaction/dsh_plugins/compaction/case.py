@@ -68,13 +68,16 @@ class State:
 
     `stuck_at`: its size when shortening came to nothing. `scale`: how much more than estimated it
     must be, because a server refused it. `roofs`: by route, the smallest size that was refused
-    where the context's size is unknown. `overflows`: refusals since the last reply.
+    where the context's size is unknown. `told_before`: the routes for which that was told in an
+    earlier life of the session; None before it was looked at. `overflows`: refusals since the last
+    reply.
     """
 
     history: SessionHistory = field(factory=SessionHistory)
     stuck_at: int | None = None
     scale: float = 1.0
     roofs: dict[tuple[str, str], int] = field(factory=dict)
+    told_before: set[tuple[str, str]] | None = None
     overflows: int = 0
 
 
@@ -105,6 +108,12 @@ class Case:
             files.config, *self.route, window, header.config.max_tokens
         )
         self._summary_cap = self.limits.summary
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the session had an earlier life."""
+        self.state.history.advance(self.session)
+        return self.state.history.resumed
 
     def incoming(self, messages: Sequence[records.UserMessage]) -> None:
         """What the next request will have beyond the surface."""

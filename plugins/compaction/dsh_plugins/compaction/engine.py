@@ -33,8 +33,8 @@ __all__ = ["OVERFLOW", "Compactor"]
 OVERFLOW: Final = "CONTEXT_WINDOW_EXCEEDED"
 #: How much of the context a conversation must grow before a vain attempt is repeated.
 GROWTH: Final = 0.02
-#: From this size on a conversation with an unknown context is worth a warning, in tokens.
-UNKNOWN_TOKENS: Final = 16_000
+#: Below this size almost every context has room: nobody needs to know that it is unknown.
+UNKNOWN_TOKENS: Final = 64_000
 #: How much of what was just refused a summary's own request may take.
 OVERFLOW_PART: Final = 0.8
 
@@ -53,7 +53,7 @@ class Compactor(CompactionEngine):
         self._files: Final = files
         self._log: Final = log
         self._cut: Final = Cut(config.prune_threshold, config.prune_head, config.prune_tail)
-        self._unknown: Final[set[tuple[str, str]]] = set()
+        self._told: Final[set[tuple[str, str]]] = set()
 
     # -- pressure --------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class Compactor(CompactionEngine):
             return
         window, threshold = case.limits.window, case.limits.threshold
         if window is None or threshold is None:
-            self._warn_unknown(case)
+            self._tell_unknown(case)
             return
         case.incoming(incoming)
         if case.size() < threshold:
@@ -117,14 +117,20 @@ class Compactor(CompactionEngine):
         )
         return False
 
-    def _warn_unknown(self, case: Case) -> None:
-        if case.route not in self._unknown and case.size() >= UNKNOWN_TOKENS:
-            self._unknown.add(case.route)
-            self._log.warning(
-                "the context size of %s/%s is unknown, so the conversation is shortened only when "
-                "the server refuses it; set `contextWindow` of the provider",
-                *case.route,
-            )
+    def _tell_unknown(self, case: Case) -> None:
+        """Warn once for each route, of a conversation that has become long."""
+        state, long = case.state, case.size() >= UNKNOWN_TOKENS
+        if state.told_before is None:
+            # One that was long before it was resumed had its warning then.
+            state.told_before = {case.route} if long and case.resumed else set()
+        if not long or case.route in state.told_before or case.route in self._told:
+            return
+        self._told.add(case.route)
+        self._log.warning(
+            "the context size of %s/%s is unknown, so the conversation is shortened only when "
+            "the server refuses it; set `contextWindow` of the provider",
+            *case.route,
+        )
 
     # -- overflow --------------------------------------------------------------------------------
 

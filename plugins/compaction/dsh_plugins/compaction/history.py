@@ -37,6 +37,8 @@ class SessionHistory:
         self._marked: Final[list[int]] = []
         #: The compaction that is open, by its id.
         self.open: str | None = None
+        #: Whether the log begins with an earlier life.
+        self.resumed = False
 
     def advance(self, session: Session) -> None:
         """Look at what was logged since the last time."""
@@ -56,7 +58,7 @@ class SessionHistory:
                     self.open = None
                 case ev.session.EndSeed():
                     # Whoever held the lock belongs to another life of this log.
-                    self.open = None
+                    self.open, self.resumed = None, True
                 case _:
                     pass
         self._position = end
