@@ -18,6 +18,7 @@ from dsh.catalog.records import (
     ImageAttachmentRef,
     ImageBlock,
     Message,
+    ModelProfile,
     ModelSource,
     ReasoningBlock,
     SystemMessage,
@@ -33,7 +34,7 @@ from dsh.errors import LlmError
 from dsh.hooks import frozen_object
 from dsh.testing import refusal_of
 from dsh.testing.model_seam import ask, user
-from dsh_plugins.openai_chat.catalog import ModelProfile, ProviderProfile
+from dsh_plugins.openai_chat.catalog import ProviderProfile
 from dsh_plugins.openai_chat.families import FAMILIES, server_of
 from dsh_plugins.openai_chat.history import BodyEncoder, wire_arguments
 
@@ -327,8 +328,8 @@ def test_every_family_is_complete_and_a_profile_overrides_it() -> None:
     assert server.habits.base_url_env is None
     assert server.habits.api_key_env == "DEEPSEEK_API_KEY"
     assert not server.habits.done_required
-    assert server.model("m") == profile.models[0]
-    assert server.model("n") is None
+    assert server.route.model("m") == profile.models[0]
+    assert server.route.model("n") is None
     named = server_of("deepseek", ProviderProfile(base_url_env="MY_URL"))
     assert named.habits.base_url is None
     assert named.habits.base_url_env == "MY_URL"

@@ -9,13 +9,13 @@ import pytest
 import trio
 
 from dsh.boot.environ import EnvironCredentials, ProcessEnviron, environ_plugin
-from dsh.catalog.records import AlwaysRetryPolicy, FinishChunk, StopFinish, TextBlock
+from dsh.catalog.records import AlwaysRetryPolicy, FinishChunk, ModelProfile, StopFinish, TextBlock
 from dsh.errors import MissingCredential
 from dsh.llm import Assembler, ScriptEntry
 from dsh.testing import ModelServer, Wait, delta, open_model_server, sse_reply
 from dsh.testing.model_seam import Seam, ask, call_config, collect, open_seam, user
 from dsh_plugins.openai_chat import openai_chat
-from dsh_plugins.openai_chat.catalog import ModelProfile, OpenAiChatConfig, ProviderProfile
+from dsh_plugins.openai_chat.catalog import OpenAiChatConfig, ProviderProfile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping

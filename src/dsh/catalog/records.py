@@ -63,6 +63,7 @@ __all__ = [
     "Message",
     "MessageId",
     "MessageSource",
+    "ModelProfile",
     "ModelSource",
     "NormalRetryPolicy",
     "ParentCause",
@@ -339,6 +340,74 @@ class RequestContext:
     model: str
     context_window: int | None = None
     system_prompt_update: SystemPromptUpdate | None = None
+
+
+@frozen(kw_only=True, slots=True)
+class ModelProfile:
+    """What a configuration says of one model of a server.
+
+    Attributes:
+        id: Its name at the server.
+        name: Its name for people.
+        context_window: Input and output together. [tokens]
+        max_tokens: Output cap of a request that says none. [tokens]
+        reasoning_effort: The effort of a request that says none.
+        reasoning_efforts: The efforts it takes, of the provider's `efforts`.
+    """
+
+    id: str = field(
+        validator=validators.min_len(1),
+        metadata={
+            "wire": "id",
+            "live": False,
+            "doc": "Its name at the server.",
+        },
+    )
+    name: str | None = field(
+        default=None,
+        metadata={
+            "wire": "name",
+            "live": False,
+            "doc": "Its name for people.",
+        },
+    )
+    context_window: int | None = field(
+        default=None,
+        validator=validators.optional(validators.ge(1)),
+        metadata={
+            "wire": "contextWindow",
+            "live": False,
+            "unit": "tokens",
+            "doc": "Input and output together.",
+        },
+    )
+    max_tokens: int | None = field(
+        default=None,
+        validator=validators.optional(validators.ge(1)),
+        metadata={
+            "wire": "maxTokens",
+            "live": False,
+            "unit": "tokens",
+            "doc": "Output cap of a request that says none.",
+        },
+    )
+    reasoning_effort: str | None = field(
+        default=None,
+        validator=validators.optional(validators.min_len(1)),
+        metadata={
+            "wire": "reasoningEffort",
+            "live": False,
+            "doc": "The effort of a request that says none.",
+        },
+    )
+    reasoning_efforts: tuple[str, ...] | None = field(
+        default=None,
+        metadata={
+            "wire": "reasoningEfforts",
+            "live": False,
+            "doc": "The efforts it takes, of the provider's `efforts`.",
+        },
+    )
 
 
 @frozen(kw_only=True, slots=True)

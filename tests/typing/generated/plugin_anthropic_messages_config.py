@@ -8,55 +8,51 @@ from typing import Literal
 
 from dsh import catalog as ev
 from dsh.hooks import JsonObject
-from dsh_plugins.anthropic_messages.catalog import (
-    AnthropicMessagesConfig,
-    MessagesModel,
-    MessagesProfile,
-)
+from dsh_plugins.anthropic_messages.catalog import AnthropicMessagesConfig, MessagesProfile
 
 
 # make
-def make_messagesprofile(display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile(display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)
 
 
 # make-unknown-field
-def make_unknown_messagesprofile(display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_unknown_messagesprofile(display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy, unknown_field=1)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_messagesprofile_bad_display_name(wrong: object, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_display_name(wrong: object, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(display_name=wrong, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_base_url(wrong: object, display_name: str | None, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_base_url(wrong: object, display_name: str | None, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(base_url=wrong, display_name=display_name, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_base_url_env(wrong: object, display_name: str | None, base_url: str, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_base_url_env(wrong: object, display_name: str | None, base_url: str, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(base_url_env=wrong, display_name=display_name, base_url=base_url, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_api_key_env(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_api_key_env(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(api_key_env=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_auth(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_auth(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(auth=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_api_version(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_api_version(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(api_version=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_headers(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_headers(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(headers=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
@@ -66,98 +62,48 @@ def make_messagesprofile_bad_models(wrong: object, display_name: str | None, bas
 
 
 # make-bad-field
-def make_messagesprofile_bad_context_window(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_context_window(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(context_window=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_max_tokens(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_max_tokens(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(max_tokens=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_reasoning_effort(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_reasoning_effort(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(reasoning_effort=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_efforts(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_efforts(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(efforts=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_cache(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_cache(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, connect_timeout_ms: float, idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(cache=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_connect_timeout_ms(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_connect_timeout_ms(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], idle_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(connect_timeout_ms=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, idle_timeout_ms=idle_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_idle_timeout_ms(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
+def make_messagesprofile_bad_idle_timeout_ms(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, retry_policy: ev.records.RetryPolicy | None) -> MessagesProfile:
     return MessagesProfile(idle_timeout_ms=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, retry_policy=retry_policy)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_messagesprofile_bad_retry_policy(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[MessagesModel, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float) -> MessagesProfile:
+def make_messagesprofile_bad_retry_policy(wrong: object, display_name: str | None, base_url: str, base_url_env: str | None, api_key_env: str | None, auth: Literal["x-api-key", "bearer"], api_version: str, headers: Mapping[str, str], models: tuple[ev.records.ModelProfile, ...], context_window: int, max_tokens: int, reasoning_effort: str | None, efforts: Mapping[str, JsonObject] | None, extra_body: JsonObject | None, cache: Literal["marks", "off"], connect_timeout_ms: float, idle_timeout_ms: float) -> MessagesProfile:
     return MessagesProfile(retry_policy=wrong, display_name=display_name, base_url=base_url, base_url_env=base_url_env, api_key_env=api_key_env, auth=auth, api_version=api_version, headers=headers, models=models, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, efforts=efforts, extra_body=extra_body, cache=cache, connect_timeout_ms=connect_timeout_ms, idle_timeout_ms=idle_timeout_ms)  # E: arg-type reportArgumentType
 
 
 # change-frozen
 def change_messagesprofile(made: MessagesProfile, value: str | None) -> None:
     made.display_name = value  # E: misc reportAttributeAccessIssue
-
-
-# make
-def make_messagesmodel(id: str, name: str | None, context_window: int | None, max_tokens: int | None, reasoning_effort: str | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(id=id, name=name, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, reasoning_efforts=reasoning_efforts)
-
-
-# make-unknown-field
-def make_unknown_messagesmodel(id: str, name: str | None, context_window: int | None, max_tokens: int | None, reasoning_effort: str | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(id=id, name=name, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, reasoning_efforts=reasoning_efforts, unknown_field=1)  # E: call-arg reportCallIssue
-
-
-# make-missing-field
-def make_messagesmodel_without_id(name: str | None, context_window: int | None, max_tokens: int | None, reasoning_effort: str | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(name=name, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, reasoning_efforts=reasoning_efforts)  # E: call-arg reportCallIssue
-
-
-# make-bad-field
-def make_messagesmodel_bad_id(wrong: object, name: str | None, context_window: int | None, max_tokens: int | None, reasoning_effort: str | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(id=wrong, name=name, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, reasoning_efforts=reasoning_efforts)  # E: arg-type reportArgumentType
-
-
-# make-bad-field
-def make_messagesmodel_bad_name(wrong: object, id: str, context_window: int | None, max_tokens: int | None, reasoning_effort: str | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(name=wrong, id=id, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort, reasoning_efforts=reasoning_efforts)  # E: arg-type reportArgumentType
-
-
-# make-bad-field
-def make_messagesmodel_bad_context_window(wrong: object, id: str, name: str | None, max_tokens: int | None, reasoning_effort: str | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(context_window=wrong, id=id, name=name, max_tokens=max_tokens, reasoning_effort=reasoning_effort, reasoning_efforts=reasoning_efforts)  # E: arg-type reportArgumentType
-
-
-# make-bad-field
-def make_messagesmodel_bad_max_tokens(wrong: object, id: str, name: str | None, context_window: int | None, reasoning_effort: str | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(max_tokens=wrong, id=id, name=name, context_window=context_window, reasoning_effort=reasoning_effort, reasoning_efforts=reasoning_efforts)  # E: arg-type reportArgumentType
-
-
-# make-bad-field
-def make_messagesmodel_bad_reasoning_effort(wrong: object, id: str, name: str | None, context_window: int | None, max_tokens: int | None, reasoning_efforts: tuple[str, ...] | None) -> MessagesModel:
-    return MessagesModel(reasoning_effort=wrong, id=id, name=name, context_window=context_window, max_tokens=max_tokens, reasoning_efforts=reasoning_efforts)  # E: arg-type reportArgumentType
-
-
-# make-bad-field
-def make_messagesmodel_bad_reasoning_efforts(wrong: object, id: str, name: str | None, context_window: int | None, max_tokens: int | None, reasoning_effort: str | None) -> MessagesModel:
-    return MessagesModel(reasoning_efforts=wrong, id=id, name=name, context_window=context_window, max_tokens=max_tokens, reasoning_effort=reasoning_effort)  # E: arg-type reportArgumentType
-
-
-# change-frozen
-def change_messagesmodel(made: MessagesModel, value: str) -> None:
-    made.id = value  # E: misc reportAttributeAccessIssue
 
 
 # make

@@ -1,9 +1,8 @@
-"""The adapter: provider routes of chat-completions servers, over one client.
+"""The adapter: provider routes of chat-completions servers.
 
-What comes in: the configured servers, the seams ENVIRON and CREDENTIALS, and frozen requests. What
-goes out: one stream for each attempt. Address and key are looked up for every request, so a
-changed key takes effect at once; neither appears in a log, a repr or an error. Nothing is sent
-anywhere but to the configured server.
+What comes in: the configured servers and frozen requests. What goes out: one stream for each
+attempt. Addresses, keys and connections are `dsh.llm.http`'s business. Nothing is sent anywhere but
+to the configured server.
 """
 
 from __future__ import annotations
@@ -13,35 +12,24 @@ from typing import TYPE_CHECKING, Final, final
 
 from typing_extensions import override
 
-from dsh.errors import LlmError
-from dsh.llm import (
-    DEFAULT_RETRY_POLICY,
-    LlmAdapter,
-    ModelInfo,
-    ProviderInfo,
-    ResolvedModel,
-    http,
-)
+from dsh.llm import http
 from dsh_plugins.openai_chat.history import BodyEncoder
 from dsh_plugins.openai_chat.reply import ReplyDecoder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    import httpx
-
-    from dsh.catalog.records import RetryPolicy
     from dsh.hooks.live import ChunkStream, LlmRequest
     from dsh.kernel import Clock
-    from dsh.seams.environ import Credentials, Environ, Secret
+    from dsh.seams.environ import Credentials, Environ
     from dsh_plugins.openai_chat.families import Server
 
 __all__ = ["ChatAdapter"]
 
 
 @final
-class ChatAdapter(LlmAdapter):
-    """Serves every configured provider route. Whoever makes it awaits `aclose()`."""
+class ChatAdapter(http.ServerAdapter):
+    """Serves every configured provider route."""
 
     def __init__(
         self,
@@ -50,104 +38,20 @@ class ChatAdapter(LlmAdapter):
         credentials: Credentials,
         clock: Clock,
     ) -> None:
+        routes = {name: server.route for name, server in servers.items()}
+        super().__init__(routes, environ, credentials, clock)
         self._servers: Final = servers
-        self._environ: Final = environ
-        self._credentials: Final = credentials
         self._encoders: Final = {name: BodyEncoder(server) for name, server in servers.items()}
-        self._connections: Final = http.Connections(environ, clock)
 
     @override
     def stream(self, request: LlmRequest) -> ChunkStream:
-        self._connections.check_open(request.provider)
-        server = self._servers[request.provider]
-        address, secret = self._address(server), self._secret(server)
+        target, server = self.target(request.provider), self._servers[request.provider]
         headers = dict(server.profile.headers)
-        if secret is not None:
-            headers["Authorization"] = f"Bearer {secret.reveal()}"
-        return self._connections.stream(
-            address,
+        if target.secret is not None:
+            headers["Authorization"] = f"Bearer {target.secret.reveal()}"
+        return self.post(
+            target,
             self._encoders[request.provider].body(request),
             headers=headers,
-            secret=secret,
-            connect_timeout_ms=server.profile.connect_timeout_ms,
-            idle_timeout_ms=server.profile.idle_timeout_ms,
             decoder=partial(ReplyDecoder, done_required=server.habits.done_required),
-        )
-
-    @override
-    async def resolve_model(self, provider: str, model: str) -> ResolvedModel:
-        server = self._servers[provider]
-        profile, known = server.profile, server.model(model)
-        window = profile.context_window or server.habits.context_window
-        efforts = server.habits.efforts
-        names = tuple(efforts) if efforts is not None else None
-        if known is None:
-            return ResolvedModel(
-                context_window=window,
-                max_tokens=profile.max_tokens,
-                reasoning_effort=profile.reasoning_effort,
-                reasoning_efforts=names,
-            )
-        return ResolvedModel(
-            context_window=known.context_window or window,
-            max_tokens=known.max_tokens or profile.max_tokens,
-            reasoning_effort=known.reasoning_effort or profile.reasoning_effort,
-            reasoning_efforts=(
-                known.reasoning_efforts if known.reasoning_efforts is not None else names
-            ),
-        )
-
-    @override
-    def retry_policy(self, provider: str) -> RetryPolicy:
-        return self._servers[provider].profile.retry_policy or DEFAULT_RETRY_POLICY
-
-    @override
-    def provider_info(self, provider: str) -> ProviderInfo:
-        server = self._servers[provider]
-        try:
-            where = http.shown(self._address(server))
-        except LlmError:
-            where = None
-        return ProviderInfo(name=server.display_name, where=where)
-
-    @override
-    async def list_models(self, provider: str) -> Sequence[ModelInfo]:
-        return tuple(
-            ModelInfo(
-                id=model.id,
-                name=model.name,
-                context_window=model.context_window,
-                max_tokens=model.max_tokens,
-            )
-            for model in self._servers[provider].profile.models
-        )
-
-    @override
-    def verify(self, provider: str) -> None:
-        server = self._servers[provider]
-        self._address(server)
-        self._secret(server)
-
-    async def aclose(self) -> None:
-        """Take no more requests, let running replies end for a while, then close connections.
-
-        A reply that is cut off by this ends as TRANSPORT, like any other lost connection.
-        """
-        await self._connections.aclose()
-
-    def _secret(self, server: Server) -> Secret | None:
-        name = server.habits.api_key_env
-        return self._credentials.resolve(name) if name is not None else None
-
-    def _address(self, server: Server) -> httpx.URL:
-        """The URL of chat completions. Raises LlmError INVALID_REQUEST with what to set."""
-        habits = server.habits
-        said = self._environ.get(habits.base_url_env) if habits.base_url_env is not None else None
-        source = (habits.base_url_env if said else None) or "baseUrl"
-        return http.address(
-            server.provider,
-            said or habits.base_url or "",
-            source,
-            "/chat/completions",
-            "http://127.0.0.1:8000/v1",
         )

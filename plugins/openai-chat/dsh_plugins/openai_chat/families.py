@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from attrs import evolve
 
 from dsh.hooks import EMPTY_OBJECT, FrozenDict, frozen
+from dsh.llm import ResolvedModel, http
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dsh.hooks import JsonObject
-    from dsh_plugins.openai_chat.catalog import ModelProfile, ProviderProfile
+    from dsh_plugins.openai_chat.catalog import ProviderProfile
 
 __all__ = ["FAMILIES", "Family", "Server", "server_of"]
 
@@ -109,14 +110,33 @@ class Server:
     """One provider route, complete: whom to ask, how, and what is known of its models."""
 
     provider: str
-    display_name: str
     habits: Family
     profile: ProviderProfile
     extra_body: JsonObject = EMPTY_OBJECT
 
-    def model(self, name: str) -> ModelProfile | None:
-        """What the configuration says of one model."""
-        return next((model for model in self.profile.models if model.id == name), None)
+    @property
+    def route(self) -> http.Route:
+        """What the connections need to know of it."""
+        habits, profile = self.habits, self.profile
+        return http.Route(
+            provider=self.provider,
+            display_name=profile.display_name or self.provider,
+            base_url=habits.base_url,
+            base_url_env=habits.base_url_env,
+            endpoint="/chat/completions",
+            example="http://127.0.0.1:8000/v1",
+            api_key_env=habits.api_key_env,
+            models=profile.models,
+            unlisted=ResolvedModel(
+                context_window=profile.context_window or habits.context_window,
+                max_tokens=profile.max_tokens,
+                reasoning_effort=profile.reasoning_effort,
+                reasoning_efforts=None if habits.efforts is None else tuple(habits.efforts),
+            ),
+            connect_timeout_ms=profile.connect_timeout_ms,
+            idle_timeout_ms=profile.idle_timeout_ms,
+            retry_policy=profile.retry_policy,
+        )
 
 
 def server_of(provider: str, profile: ProviderProfile) -> Server:
@@ -140,7 +160,6 @@ def server_of(provider: str, profile: ProviderProfile) -> Server:
     )
     return Server(
         provider=provider,
-        display_name=profile.display_name or provider,
         habits=habits,
         profile=profile,
         extra_body=profile.extra_body or EMPTY_OBJECT,

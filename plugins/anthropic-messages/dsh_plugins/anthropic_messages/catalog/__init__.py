@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-from dsh_plugins.anthropic_messages.catalog.config import (
-    AnthropicMessagesConfig,
-    MessagesModel,
-    MessagesProfile,
-)
+from dsh_plugins.anthropic_messages.catalog.config import AnthropicMessagesConfig, MessagesProfile
 
-__all__ = ["AnthropicMessagesConfig", "MessagesModel", "MessagesProfile"]
+__all__ = ["AnthropicMessagesConfig", "MessagesProfile"]

@@ -11,7 +11,7 @@ from attrs import converters, field, validators
 from dsh.catalog import records
 from dsh.hooks import JsonObject, frozen, frozen_object
 
-__all__ = ["AnthropicMessagesConfig", "MessagesModel", "MessagesProfile"]
+__all__ = ["AnthropicMessagesConfig", "MessagesProfile"]
 
 
 @frozen(kw_only=True, slots=True)
@@ -103,7 +103,7 @@ class MessagesProfile:
             "doc": "Further request headers, without secrets.",
         },
     )
-    models: tuple[MessagesModel, ...] = field(
+    models: tuple[records.ModelProfile, ...] = field(
         default=(),
         metadata={
             "wire": "models",
@@ -191,74 +191,6 @@ class MessagesProfile:
             "wire": "retryPolicy",
             "live": False,
             "doc": "When failed calls are tried again. Absent: five times for passing failures.",
-        },
-    )
-
-
-@frozen(kw_only=True, slots=True)
-class MessagesModel:
-    """What is known of one model.
-
-    Attributes:
-        id: Its name at the server.
-        name: Its name for people.
-        context_window: Input and output together. [tokens]
-        max_tokens: Output cap of a request that says none. [tokens]
-        reasoning_effort: The effort of a request that says none.
-        reasoning_efforts: The efforts it takes, of the provider's `efforts`.
-    """
-
-    id: str = field(
-        validator=validators.min_len(1),
-        metadata={
-            "wire": "id",
-            "live": False,
-            "doc": "Its name at the server.",
-        },
-    )
-    name: str | None = field(
-        default=None,
-        metadata={
-            "wire": "name",
-            "live": False,
-            "doc": "Its name for people.",
-        },
-    )
-    context_window: int | None = field(
-        default=None,
-        validator=validators.optional(validators.ge(1)),
-        metadata={
-            "wire": "contextWindow",
-            "live": False,
-            "unit": "tokens",
-            "doc": "Input and output together.",
-        },
-    )
-    max_tokens: int | None = field(
-        default=None,
-        validator=validators.optional(validators.ge(1)),
-        metadata={
-            "wire": "maxTokens",
-            "live": False,
-            "unit": "tokens",
-            "doc": "Output cap of a request that says none.",
-        },
-    )
-    reasoning_effort: str | None = field(
-        default=None,
-        validator=validators.optional(validators.min_len(1)),
-        metadata={
-            "wire": "reasoningEffort",
-            "live": False,
-            "doc": "The effort of a request that says none.",
-        },
-    )
-    reasoning_efforts: tuple[str, ...] | None = field(
-        default=None,
-        metadata={
-            "wire": "reasoningEfforts",
-            "live": False,
-            "doc": "The efforts it takes, of the provider's `efforts`.",
         },
     )
 

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from dsh_plugins.openai_chat.catalog.config import ModelProfile, OpenAiChatConfig, ProviderProfile
+from dsh_plugins.openai_chat.catalog.config import OpenAiChatConfig, ProviderProfile
 
-__all__ = ["ModelProfile", "OpenAiChatConfig", "ProviderProfile"]
+__all__ = ["OpenAiChatConfig", "ProviderProfile"]
