@@ -217,6 +217,35 @@ async def test_a_restart_of_the_loop_is_said_first_and_its_agents_live_on(tmp_pa
         assert harness.agents.get("helper") is not None
 
 
+@pytest.mark.holds("BO20")
+async def test_a_declared_agent_without_an_id_keeps_its_session_over_a_restart(
+    tmp_path: Path,
+) -> None:
+    agents = (
+        "- id: agent-loop\n  config:\n    agents:\n"
+        "    - {{id: helper, provider: scripted, model: scripted, maxTokens: {0}}}\n"
+    )
+    async with house(tmp_path, agents.format(5)) as harness:
+        started, failed = trio.Event(), list[str]()
+        harness.on(ev.agent.SESSION_START)(lambda _p: started.set())
+        harness.on(ev.agent_loop.CONFIG_START_FAILED)(lambda p: failed.append(p.session_id))
+        with trio.fail_after(10):
+            while not harness.agents.live():
+                await started.wait()
+                started = trio.Event()
+            (before,) = harness.agents.live()
+            await before.ask(user_message("hi"))
+            started = trio.Event()
+            write(tmp_path, agents.format(7))
+            await harness.live.recompose()
+            await started.wait()
+        (after,) = harness.agents.live()
+        assert after is not before
+        assert (after.id, after.turn) == (before.id, 1)
+        assert after.id.startswith("helper-session-")
+        assert failed == []
+
+
 @pytest.mark.holds("BO21")
 async def test_the_watcher_follows_the_composition_and_the_settings(tmp_path: Path) -> None:
     send, receive = trio.open_memory_channel[News](10)

@@ -19,6 +19,7 @@ from dsh.agent import AGENTS, Agents
 from dsh.boot.composition import Mountable, Mounted
 from dsh.boot.discovery import ROOMS_FOLDER
 from dsh.boot.environ import environ_plugin
+from dsh.boot.identities import Identities
 from dsh.boot.plan import Plan, planned
 from dsh.errors import ConfigError
 from dsh.kernel import Context, FiberProblem, Kernel, Plugin, ServiceKey, open_kernel
@@ -56,13 +57,15 @@ class Harness:
         context: Context,
         plan: Plan,
         problems: tuple[str, ...],
-        rows: Sequence[Mounted] = (),
+        rows: Sequence[Mounted],
+        identities: Identities,
     ) -> None:
         self.kernel: Final = kernel
         self.context: Final = context
         self.plan: Final = plan
         self.problems: Final = problems
         self._rows: Final = rows
+        self._identities: Final = identities
         self._live: Live | None = None
 
     @property
@@ -79,7 +82,7 @@ class Harness:
             # Imported here: a run of one turn changes nothing while it runs.
             from dsh.boot.live import Live  # noqa: PLC0415
 
-            self._live = Live(self.kernel, self.plan, self._rows)
+            self._live = Live(self.kernel, self.plan, self._rows, self._identities)
         return self._live
 
     def on(self, event: Hook[F], *, prepend: bool = False) -> Registrar[F]:
@@ -168,6 +171,8 @@ async def mounted(
     plan.places.prepare()
     async with open_kernel(held=held) as kernel:
         kernel.mount(environ_plugin(plan.environ, plan.credentials), slot=-1)
+        identities = Identities(plan.composition.mountables)
+        kernel.mount(identities.plugin(), slot=-1)
         rows = {one.row.id: one for one in plan.composition.mountables}
         fibers = [
             Mounted(one, kernel.mount(one.plugin, one.config, slot=one.slot, id=one.row.id))
@@ -184,7 +189,7 @@ async def mounted(
         for problem in (*needed, *spare):
             _log.warning("%s", problem)
         program = await kernel.root.child("program")
-        yield Harness(kernel, program, plan, (*needed, *spare), fibers)
+        yield Harness(kernel, program, plan, (*needed, *spare), fibers, identities)
 
 
 def _audited(

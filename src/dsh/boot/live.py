@@ -24,6 +24,7 @@ from dsh.kernel import FiberState, in_a_line, package_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from dsh.boot.identities import Identities
     from dsh.boot.nodes import Issue
     from dsh.boot.plan import Plan
     from dsh.kernel import Kernel
@@ -42,7 +43,9 @@ OURS: Final = "dsh"
 class Live:
     """The rows of one running house."""
 
-    def __init__(self, kernel: Kernel, plan: Plan, rows: Iterable[Mounted]) -> None:
+    def __init__(
+        self, kernel: Kernel, plan: Plan, rows: Iterable[Mounted], identities: Identities
+    ) -> None:
         self._kernel: Final = kernel
         self._plan = plan
         self._rows: dict[str, Mounted] = {one.row.row.id: one for one in rows}
@@ -50,7 +53,8 @@ class Live:
         self._digests: Final = {package: catalog_digest(package) for package in self.packages()}
         #: Who is told. Replace it; the default writes to the log.
         self.tell: Callable[[News], None] = log_news
-        self.restarts: Final = Restarts(kernel)
+        self._identities: Final = identities
+        self.restarts: Final = Restarts(kernel, identities)
 
     @property
     def plan(self) -> Plan:
@@ -170,6 +174,7 @@ class Live:
             return (News("kept", f"what runs stays as it is: {error}"),)
         wanted = {one.row.id: one for one in _slotted(plan.composition.mountables, self._rows)}
         self._plan.credentials.reserve(key_variables(wanted.values()))
+        self._identities.follow(wanted.values())
         gone = [m for name, m in self._rows.items() if self._replaced(m, wanted.get(name))]
         changed = [
             (self._rows[name], row)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from dsh.agent import AgentHandle, Agents
+    from dsh.boot.identities import Identities
     from dsh.hooks import live
     from dsh.kernel import Fiber, Kernel
 
@@ -32,8 +33,9 @@ LOOP: Final = "agent-loop"
 class Restarts:
     """What becomes of agents when the loop restarts."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, identities: Identities) -> None:
         self._kernel: Final = kernel
+        self._identities: Final = identities
         #: Called with each agent that lives again; its creator's old handle is of no use any more.
         self.resumed: Callable[[AgentHandle], None] = _nothing
 
@@ -53,8 +55,8 @@ class Restarts:
             if agents is None:
                 tell(News("kept", f"the loop is not active, so {session_id!r} is not resumed"))
                 continue
-            if agents.get(session_id) is not None:
-                continue  # A declared agent: the loop has resumed it itself.
+            if session_id in self._identities.declared or agents.get(session_id) is not None:
+                continue  # A declared agent: the loop resumes it itself.
             try:
                 self.resumed(await agents.resume(session_id, options=options))
             except Exception as error:  # noqa: BLE001 - one agent must not keep others from living
