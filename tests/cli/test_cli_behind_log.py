@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dsh.session import LogSink
 
-pytestmark = pytest.mark.holds("CL40")
+pytestmark = pytest.mark.holds("CL45")
 
 
 class Viewed:

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsh.cli.card_lines import RunningTool
 from dsh.cli.inert import cells
 from dsh.cli.live_rows import Gauge, activity_rows, queued_rows, status_row
-from dsh.cli.transcript import Doing, RunningTool
+from dsh.cli.retries import Waiting
+from dsh.cli.transcript import Doing
 from dsh.testing.emulator import Emulator
 
 TEXT = st.text(alphabet="ab 修复é\x1b\t\n·", max_size=200)
@@ -40,7 +42,7 @@ def test_no_live_row_is_wider_than_the_window_and_they_are_few(
             clean[0].replace("\x1b", ""), clean[1].replace("\x1b", ""), 0, asked
         )
     if waiting:
-        doing.waiting = ("RATE_LIMIT (429), try 2 of 5 in {}: slow down", 9000)
+        doing.waiting = Waiting("RATE_LIMIT (429), try 2 of 5", 9000, "slow {down}")
     rows = activity_rows(doing, now=5000, width=width, stopping=stopping)
     assert 0 < len(rows) <= 6
     rows += queued_rows(queued, 2, width)

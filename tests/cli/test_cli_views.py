@@ -142,17 +142,19 @@ def test_text_of_a_failed_attempt_is_marked_as_cut_off() -> None:
     log.step_start()
     log.chunks("first try")
     failure = records.LlmFailure(message="slow \x1b down", code="RATE_LIMIT", status=429)
-    log.session.append(
-        ev.llm.Retry(
-            retry_id="r1", turn=1, step=1, provider="p", plugin="llm-retry", mode="normal",
-            policy_key="k", retry=1, max_retries=4, delay_ms=12_000, failure=failure,
-        )
-    )  # fmt: skip
+    for number in (1, 2):
+        log.session.append(
+            ev.llm.Retry(
+                retry_id="r1", turn=1, step=1, provider="p", plugin="llm-retry", mode="normal",
+                policy_key="k", retry=number, max_retries=4, delay_ms=12_000, failure=failure,
+            )
+        )  # fmt: skip
     out, err = shown(log, stream=True)
     assert out == "first try\n"
     assert err.splitlines() == [
         "(cut off; the model will not see this)",
-        'RATE_LIMIT (429), try 2 of 5 in 12.0 s [llm-retry]: "slow \\x1b down"',
+        'RATE_LIMIT (429), try 2 of 5 in 12.0 s [llm-retry]: "slow \\x1b down" · Ctrl-C stops',
+        "RATE_LIMIT (429), try 3 of 5 in 12.0 s [llm-retry]: the same again",
     ]
 
 

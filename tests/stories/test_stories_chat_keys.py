@@ -8,7 +8,7 @@ import orjson
 import pytest
 import trio
 
-from dsh.catalog.records import LlmFailure
+from dsh.catalog.records import LlmFailure, Usage
 from dsh.llm import ScriptedCall, ScriptEntry
 from dsh.testing.model_server import Gate, delta, open_model_server, sse_reply
 from dsh.testing.talking import talking
@@ -165,6 +165,77 @@ async def test_choosing_a_session_lists_the_damaged_one_with_its_reason(cli: Com
             await person.sees("session beta resumed after 1 turn")
             await person.sends("/new")
             await person.sees("idle · ctx ~0")
+            assert await quits(person) == 0
+
+
+@pytest.mark.holds("CL40")
+async def test_words_about_the_session_fork_name_tell_and_export_it(cli: CommandLine) -> None:
+    wrote = ScriptedCall(name="write_file", arguments='{"path": "n.md", "content": "one\\n"}')
+    replies = [ScriptEntry(tools=(wrote,)), ScriptEntry(text="First."), *[DONE] * 3]
+    async with open_model_server(replies, strict=True) as server:
+        here = cli.talking_to(server)
+        async with talking(here, "--session", "s1", "--allow", "write_file") as person:
+            await person.sends("write it")
+            await person.sees("turn 1 done")
+            await person.sends("and on")
+            await person.sees("turn 2 done")
+            await person.sends("/copy 1")
+            await person.sees("copied reply 1 of 2")
+            await person.sends("/title The garden book")
+            await person.sees("called The garden")
+            await person.sends("/export talk.txt")
+            await person.sees("write /export FILE.md")
+            await person.sends("/export talk.md")
+            await person.sees("exported s1 to")
+            await person.sends("/view 1")
+            await person.sees("turn 1   done")
+            await person.sends("/fork 7")
+            await person.sees("turn 7 has not ended here: its last ended turn is 2")
+            await person.sends("/fork 1")
+            await person.sees("s1 is as it was; back to it: /resume s1")
+            await person.sends("another way")
+            await person.sees("turn 2 done", times=2)
+            await person.sends("/resume")
+            await person.sees("The garden")
+            await person.types("garden")
+            await person.presses("\x16")  # Ctrl-V: only looks
+            await person.sees("turn 2   done")
+            await person.types("garden")
+            await person.presses("\x06")  # Ctrl-F: a copy of it
+            await person.sees("is a copy of s1, which stays as it is")
+            await person.sees("resumed after 2 turns")
+            assert await quits(person) == 0
+    talk = (cli.workspace / "talk.md").read_text(encoding="utf-8")
+    assert (cli.workspace / "talk.md").stat().st_mode & 0o077 == 0
+    said = ("# Session s1", "## You\n\nwrite it", "## Reply\n\nFirst.", "**`write_file n.md`**")
+    assert [part for part in said if part not in talk] == []
+    bodies = [orjson.loads(request.body)["messages"] for request in server.requests]
+    assert [m["content"] for m in bodies[3] if m["role"] == "user"] == ["write it", "another way"]
+    assert (await here.run("sessions", "verify", "--all")).code == 0
+
+
+@pytest.mark.holds("CL40")
+async def test_the_doctor_compaction_and_prices_of_a_conversation(cli: CommandLine) -> None:
+    prices = '[{"provider": "deepseek", "model": "*", "input": 1000000, "output": 0}]'
+    (cli.workspace / "my.yml").write_text(
+        f"- {{name: budget, config: {{prices: {prices}}}}}\n- {{id: compaction, disabled: true}}\n",
+        encoding="utf-8",
+    )
+    spent = ScriptEntry(text="Done.", usage=Usage(input_tokens=3, output_tokens=1))
+    async with open_model_server([spent], strict=True) as server:
+        here = cli.talking_to(server)
+        async with talking(here, "--session", "s1", "--config", "my.yml") as person:
+            await person.sends("go")
+            await person.sees("turn 1 done")
+            await person.sees("cost 3.00")
+            await person.sends("/compact")
+            await person.sees("nothing compacts here: add a row with the name compaction")
+            await person.sends("/compacted")
+            await person.sees("nothing was compacted in this session")
+            await person.sends("/doctor")
+            await person.sees("ok    key        deepseek: usable")
+            await person.sees("ok    session    s1 is sound: 1 turn")
+            await person.sees("0 to fix")
             assert await quits(person) == 0
 
 

@@ -93,7 +93,7 @@ async def test_one_conversation_in_which_a_tool_is_edited_three_times(
             await person.sees("Salut, Ines", "turn 2 done")
 
             edit(source, 'Moin"')
-            await person.sees("what ran before runs on", "story_greeter/__init__.py:22: SyntaxError")
+            await person.sees("what ran before runs on", "__init__.py:22: SyntaxError")
             await person.sends("once more")
             await person.sees("turn 3 done")
 
@@ -137,3 +137,28 @@ async def test_the_conversation_goes_on_when_the_loop_itself_is_restarted(
     assert verified.code == 0, verified.out
     messages = orjson.loads(server.requests[-1].body)["messages"]
     assert [m["content"] for m in messages if m["role"] == "user"] == ["hello", "greet her"]
+
+
+@pytest.mark.holds("CL25")
+async def test_ctrl_z_suspends_and_resumes_and_the_terminal_is_the_same_each_time(
+    cli: CommandLine,
+) -> None:
+    async with open_model_server([DONE], strict=True) as server:
+        here = cli.talking_to(server)
+        async with sitting(here) as person:
+            await person.sends("stty -g > before; clear")
+            await person.sends("dsh chat --session s1")
+            await person.sees("idle")
+            await person.types("a draft")
+            await person.presses("C-z")
+            await person.is_at_the_shell("Stopped")
+            await person.sends("stty -g > between; clear; fg")
+            await person.sees("> a draft", "idle")
+            await person.presses("Enter")
+            await person.sees("turn 1 done")
+            await person.presses("C-d")
+            await person.is_at_the_shell("saved s1")
+            await person.sends("stty -g > after; echo $?")
+            await person.is_at_the_shell("\n0\n")
+    states = {(cli.workspace / name).read_text() for name in ("before", "between", "after")}
+    assert len(states) == 1

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from dsh.catalog.records import LlmFailure
+from dsh.llm import ScriptEntry
+from dsh.testing.model_server import open_model_server
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -176,3 +180,71 @@ async def test_plugins_lists_rows_with_their_origin_and_the_chain_of_an_event(
     ran = await foreign.run("plugins", "--order", "agent/pre-stp", *common)
     assert ran.code == 2
     assert "did you mean 'agent/pre-step'?" in ran.err
+
+
+@pytest.mark.holds("CL41")
+async def test_one_session_is_looked_at_closely_and_its_remedies_are_named(
+    cli: CommandLine,
+) -> None:
+    async with open_model_server([ScriptEntry(text="Done.")] * 2, strict=True) as server:
+        here = cli.talking_to(server)
+        for name in ("sound", "hurt"):
+            assert (await here.run("run", "--session", name, "hi")).code == 0
+        ran = await here.run("doctor", "sound")
+        assert ran.code == 0
+        assert "ok    session    sound is sound: 1 turn" in ran.out
+        (log,) = (path for path in cli.home.rglob("*.jsonl") if "hurt" in str(path))
+        lines = log.read_bytes().splitlines(keepends=True)
+        ends = max(at for at, line in enumerate(lines) if b'"turn/end"' in line)
+        log.write_bytes(b"".join(lines[:ends]))
+        ran = await here.run("doctor", "hurt")
+        assert ran.code == 0
+        assert "warn  session    hurt: turn 1 was interrupted; the next resume closes it" in ran.out
+        assert "do: dsh chat --resume hurt" in ran.out
+        log.write_bytes(b"no log\n")
+        ran = await here.run("doctor", "hurt")
+        assert ran.code == 1
+        assert "do: dsh sessions salvage hurt" in ran.out
+        cli.workspace.rmdir()
+        away = await here.run("doctor", "sound", "--json", cwd=cli.home)
+        assert away.code == 1
+        (gone,) = [one for one in findings(away) if one["what"] == "session"]
+        assert gone["do"] == f"mkdir -p {cli.workspace}"
+
+
+@pytest.mark.holds("CL41")
+async def test_online_asks_the_model_once_and_offline_never(cli: CommandLine) -> None:
+    denied = ScriptEntry(error=LlmFailure(message="who are you?", code="AUTH", status=401))
+    async with open_model_server([ScriptEntry(text="ok"), denied], strict=True) as server:
+        here = cli.talking_to(server)
+        assert (await here.run("doctor")).code == 0
+        assert server.requests == []
+        ran = await here.run("doctor", "--online")
+        assert ran.code == 0
+        assert "ok    online     deepseek/deepseek-chat answered in" in ran.out
+        ran = await here.run("doctor", "--online")
+        assert ran.code == 1
+        assert "FAIL  online     deepseek/deepseek-chat: AUTH: " in ran.out
+        assert len(server.requests) == 2
+    nobody = cli.having(DEEPSEEK_API_KEY="sk-test", DEEPSEEK_BASE_URL="http://127.0.0.1:9/v1")
+    ran = await nobody.run("doctor", "--online")
+    assert ran.code == 1
+    assert "cannot connect to http://127.0.0.1:9" in ran.out
+    assert "do: check that it runs" in ran.out
+
+
+@pytest.mark.holds("CL41")
+async def test_each_value_says_where_it_was_written_and_headers_stay_hidden(
+    cli: CommandLine,
+) -> None:
+    rows = (
+        "- id: openai-chat\n  config:\n    providers:\n      mine:\n"
+        "        baseUrl: http://127.0.0.1:9/v1\n        headers: {X-Secret: canary}\n"
+    )
+    ran = await doctor(cli, rows, "--values", "--profile", "headless", "--set", "fs.x=1")
+    assert ran.code == 1  # fs takes no x
+    ran = await doctor(cli, rows, "--values", "--profile", "headless")
+    assert "openai-chat.providers.mine.baseUrl = 'http://127.0.0.1:9/v1'   my.yml:5:18" in ran.out
+    assert "openai-chat.providers.mine.headers.X-Secret = (hidden)   my.yml:6:" in ran.out
+    assert "permissions.ask = 'deny'   profile headless" in ran.out
+    assert "canary" not in ran.out + ran.err

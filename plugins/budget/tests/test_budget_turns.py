@@ -11,6 +11,8 @@ from attrs import evolve, frozen
 from dsh import catalog as ev
 from dsh import define_tool, user_message
 from dsh.catalog import records
+from dsh.seams.prices import PRICES
+from dsh.seams.token_meter import UsageTotals
 from dsh.testing import (
     MemoryStore,
     ScriptEntry,
@@ -141,6 +143,10 @@ async def test_money_is_counted_by_model_and_a_model_without_a_price_is_said() -
         # Nine read and one written are eleven.
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.reason == blocked("budget: turn-cost 33 of 25")
+        known = house.ctx.require(PRICES)
+        used = UsageTotals(input_tokens=2, output_tokens=1)
+        assert known.cost({("test", "any"): used}) == 4
+        assert known.cost({("test", "any"): used, ("other", "any"): used}) is None
     async with running(BudgetConfig(session_cost=1), *[polls()] * 9) as house:
         handle = await house.agent()
         outcome = await handle.agent.ask(user_message("go"))

@@ -69,7 +69,7 @@ class EnvironCredentials(Credentials):
             state = "not set" if value is None else "empty"
             raise MissingCredential(
                 f"{name} is {state}; export it with the provider's key, "
-                "or try without a key: dsh run --profile demo"
+                "or try without a key: add --profile demo"
             )
         fault = _unsendable(value)
         if fault is not None:

@@ -35,10 +35,8 @@ class Identities:
 
     def follow(self, rows: Iterable[Mountable]) -> None:
         """Let these rows be the ones that count from now on."""
-        configs = (row.config for row in rows)
-        agents = [
-            one for config in configs if isinstance(config, AgentLoopConfig) for one in config.agents
-        ]
+        loops = (row.config for row in rows if isinstance(row.config, AgentLoopConfig))
+        agents = [one for loop in loops for one in loop.agents]
         named = [one.session_id or one.resume_session_id or None for one in agents]
         self._given.clear()
         for one, name in zip(agents, named, strict=True):

@@ -4003,6 +4003,35 @@ def decode_session_end_seed_event(d: object) -> session.EndSeed:
     return made
 
 
+def encode_session_title_event(x: session.Title) -> dict[str, object]:
+    v_title = x.title
+    if v_title.__class__ is not str or not (v_title.isascii() or is_clean(v_title)):
+        raise bad_text("title", v_title)
+    return {"title": v_title}
+
+
+KEYS_SESSION_TITLE_EVENT: Final[tuple[str, ...]] = ("title",)
+
+
+def decode_session_title_event(d: object) -> session.Title:
+    if type(d) is not dict:
+        raise bad_value("", d, "an object")
+    n = 1
+    try:
+        v_title = d["title"]
+    except KeyError as error:
+        raise missing(d, error, KEYS_SESSION_TITLE_EVENT) from None
+    if v_title.__class__ is not str or not (v_title.isascii() or is_clean(v_title)):
+        raise bad_text("title", v_title)
+    if len(d) != n:
+        raise unknown(d, KEYS_SESSION_TITLE_EVENT)
+    cls = session.Title
+    set_title, = SLOTS[cls]
+    made = NEW(cls)
+    set_title(made, v_title)
+    return made
+
+
 def encode_step_start_event(x: step.Start) -> dict[str, object]:
     v_turn = x.turn
     if v_turn.__class__ is not int or not -9007199254740991 <= v_turn <= 9007199254740991:
@@ -4445,6 +4474,7 @@ _ENCODE: Final[dict[str, PayloadEncoder]] = {
     "request/header": encode_request_header_event,
     "request/context": encode_request_route_context_event,
     "session/end-seed": encode_session_end_seed_event,
+    "session/title": encode_session_title_event,
     "step/start": encode_step_start_event,
     "step/end": encode_step_end_event,
     "system/message": encode_system_message_event,
@@ -4475,6 +4505,7 @@ _DECODE: Final[dict[str, Callable[[object], AnyDurable]]] = {
     "request/header": decode_request_header_event,
     "request/context": decode_request_route_context_event,
     "session/end-seed": decode_session_end_seed_event,
+    "session/title": decode_session_title_event,
     "step/start": decode_step_start_event,
     "step/end": decode_step_end_event,
     "system/message": decode_system_message_event,

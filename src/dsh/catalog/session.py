@@ -24,11 +24,13 @@ __all__ = [
     "END_SEED",
     "EVENT",
     "FLUSH",
+    "TITLE",
     "Created",
     "Disposed",
     "EndSeed",
     "Event",
     "Flush",
+    "Title",
 ]
 
 
@@ -46,6 +48,22 @@ class EndSeed(CoreLogOnly):
 
 #: Marks where inherited history ends and live work starts; the last one counts.
 END_SEED: Final[Durable[EndSeed]] = Durable("session/end-seed", EndSeed, owner="core")
+
+
+@frozen(kw_only=True, slots=True)
+class Title(CoreLogOnly):
+    """`session/title` (durable): A person named the session, for lists of sessions; the last one
+    counts.
+
+    Attributes:
+        title: The name, on one line; empty takes an earlier one back.
+    """
+
+    title: str
+
+
+#: A person named the session, for lists of sessions; the last one counts.
+TITLE: Final[Durable[Title]] = Durable("session/title", Title, ignorable=True, owner="core")
 
 
 @frozen(kw_only=True, slots=True)

@@ -19,17 +19,17 @@ import trio
 
 from dsh import catalog as ev
 from dsh.agent import user_message
-from dsh.cli.inert import cells, inert, one_line
+from dsh.cli.questions import block_of, wrapped
 from dsh.errors import AgentError
 from dsh.hooks import frozen
 from dsh.kernel import Context, Late, Plugin, late, plugin
 from dsh.seams.approval import SESSION_RULES, SessionRules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping
+    from collections.abc import Awaitable, Callable, Generator
 
     from dsh.cli.screen import Screen
-    from dsh.hooks import JsonValue, Next
+    from dsh.hooks import Next
 
 __all__ = [
     "AnswerLines",
@@ -37,7 +37,6 @@ __all__ = [
     "PromptPlace",
     "Reply",
     "TerminalLines",
-    "block_of",
     "reply_of",
     "terminal",
 ]
@@ -179,76 +178,6 @@ def _set(fd: int, saved: _Attributes, *, on: int = 0, off: int = 0) -> None:
     termios.tcsetattr(fd, termios.TCSANOW, changed)
 
 
-# --- what is shown ------------------------------------------------------------------------------
-
-
-def block_of(question: ev.approval.Request, screen: Screen, offer: str | None) -> str:
-    """The question: who asks, the whole call, where it would run, and what can be answered."""
-    asks = f"approve {one_line(question.tool_name)}?"
-    by = question.asked_by if question.asked_by is not None else "a plugin"
-    reason = f": {one_line(question.reason)}" if question.reason else ""
-    why = f"asked by {one_line(by)}{reason}"
-    gap = screen.width - cells(asks) - cells(why)
-    styled = screen.styled(asks, "bold")
-    head = [styled + " " * gap + why] if gap > 0 else [styled, *_wrapped(why, screen.width, 2)]
-    cwd = question.agent.session.header.cwd
-    place = _wrapped(f"in {inert(cwd)}", screen.width, 2) if cwd is not None else []
-    body = _body(question.arguments, screen.width)
-    options = ["y once", *_session_option(question, offer), "n REASON", "v view", "then Enter"]
-    return "\n".join([*head, *body, *place, screen.separator.join(options)]) + "\n"
-
-
-def _session_option(question: ev.approval.Request, offer: str | None) -> list[str]:
-    if offer is None:
-        return []
-    arguments = question.arguments
-    same = isinstance(arguments, dict) and offer.endswith(f": {arguments.get('command')}")
-    return ["s same command this session" if same else f"s {one_line(offer)} this session"]
-
-
-def _body(arguments: JsonValue, width: int) -> list[str]:
-    """Every argument, whole; a command first and without its name."""
-    if not isinstance(arguments, dict):
-        return _wrapped(json.dumps(arguments, ensure_ascii=False), width, INDENT)
-    lines: list[str] = []
-    for key, value in _ordered(arguments).items():
-        if key == "command" and isinstance(value, str):
-            lines += _wrapped(value, width, INDENT)
-        elif isinstance(value, str) and "\n" in value:
-            lines += _wrapped(f"{one_line(key)}:", width, INDENT)
-            lines += _wrapped(value, width, INDENT + 2)
-        else:
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            lines += _wrapped(f"{one_line(key)}: {shown}", width, INDENT)
-    return lines or [" " * INDENT + "(no arguments)"]
-
-
-def _ordered(arguments: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    return dict(sorted(arguments.items(), key=lambda item: item[0] != "command"))
-
-
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    """Whole text in lines that fit, each indented: nothing foreign stands in the first column."""
-    room = max(width - indent - 1, 8)
-    lines: list[str] = []
-    for line in inert(text).expandtabs(4).split("\n"):
-        used, piece, first = 0, "", True
-        for letter in line:
-            wide = cells(letter)
-            if used + wide > room:
-                lines.append(_placed(piece, indent, first=first))
-                used, piece, first = 0, "", False
-            piece += letter
-            used += wide
-        lines.append(_placed(piece, indent, first=first))
-    return lines
-
-
-def _placed(piece: str, indent: int, *, first: bool) -> str:
-    """A piece of a line; a later one begins further right by one."""
-    return (" " * (indent if first else indent + 1) + piece).rstrip(" ")
-
-
 # --- asking -------------------------------------------------------------------------------------
 
 
@@ -304,7 +233,7 @@ class Approver:
                     return "rejected"
                 case "view":
                     exact = json.dumps(question.arguments, indent=2)
-                    self._say("\n".join(_wrapped(exact, self._screen.width, INDENT)) + "\n")
+                    self._say("\n".join(wrapped(exact, self._screen.width, INDENT)) + "\n")
         return None
 
     def _not_an_answer(self, line: str, *, offered: bool) -> None:

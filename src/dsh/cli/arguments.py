@@ -21,6 +21,7 @@ from dsh.cli.chat_arguments import (
     completion_options,
     new_plugin_options,
 )
+from dsh.cli.doctor_arguments import DoctorOptions, add_doctor, doctor_options
 from dsh.cli.grammar import Commands, Parser, Shared, add_shared, common
 from dsh.cli.view_arguments import ViewOptions, add_telling, add_view, view_options
 from dsh.errors import UsageError
@@ -128,13 +129,6 @@ class PluginsOptions(Shared):
     """`dsh plugins`. `order` is the event whose chain is asked for."""
 
     order: str | None
-    json: bool
-
-
-@frozen(kw_only=True, slots=True)
-class DoctorOptions(Shared):
-    """`dsh doctor`."""
-
     json: bool
 
 
@@ -268,11 +262,7 @@ def _add_looking(commands: Commands) -> None:
     )
     plugins.add_argument("--json", action="store_true", help="one row a line")
     add_shared(plugins)
-    doctor = commands.add_parser(
-        "doctor", help="is everything in order, and what is to do", allow_abbrev=False
-    )
-    doctor.add_argument("--json", action="store_true", help="one finding a line")
-    add_shared(doctor)
+    add_doctor(commands)
 
 
 #: Commands whose options are read where their grammar stands.
@@ -328,7 +318,7 @@ def read_arguments(arguments: Sequence[str]) -> Command:
             order = cast("str | None", given["order"])
             return PluginsOptions(**common(given), order=order, json=given["json"] is True)
         case "doctor":
-            return DoctorOptions(**common(given), json=given["json"] is True)
+            return doctor_options(given)
         case _:
             return _run(given)
 

@@ -14,6 +14,7 @@ import orjson
 
 from dsh.catalog.records import TextBlock
 from dsh.cli.inert import one_line
+from dsh.cli.previews import parsed_arguments
 from dsh.hooks import frozen
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ __all__ = ["Outcome", "outcome_of", "seconds", "subject_of"]
 TELLING: Final = ("command", "path", "pattern", "query", "url")
 #: How the result of a program that failed says so, in its last line.
 EXIT_LINE: Final = re.compile(r"\[exit (?:status|code) (-?\d+)\]")
+#: What a tool says of a page of lines below it: `[lines 1-5 of 5, 213 bytes]`.
+FOOT_LINE: Final = re.compile(r"\[lines? \d.*\]")
 #: Deciders that a person knows under another name.
 YOU: Final = {"terminal": "you"}
 FAILED_LINES: Final = 3
@@ -44,17 +47,22 @@ class Outcome:
 
 def subject_of(call: ev.tool.Call) -> str:
     """What the call is about, on one line."""
-    try:
-        arguments: object = orjson.loads(call.arguments)
-    except orjson.JSONDecodeError:
+    arguments = parsed_arguments(call.arguments)
+    if not isinstance(arguments, dict):
         return one_line(call.arguments)
-    if isinstance(arguments, dict):
-        named = cast("dict[str, object]", arguments)
-        for key in TELLING:
-            value = named.get(key)
-            if isinstance(value, str):
-                return one_line(value)
-    return one_line(call.arguments) if arguments else ""
+    named = cast("dict[str, object]", arguments)
+    for key in TELLING:
+        value = named.get(key)
+        if isinstance(value, str):
+            return one_line(value)
+    said = {key: one if isinstance(one, str) else _json(one) for key, one in named.items()}
+    if len(said) == 1:
+        return one_line(next(iter(said.values())))
+    return one_line(", ".join(f"{key}: {value}" for key, value in said.items()))
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()
 
 
 def outcome_of(result: ev.tool.Result) -> Outcome:
@@ -66,9 +74,14 @@ def outcome_of(result: ev.tool.Result) -> Outcome:
     if status is None and lines and (ended := EXIT_LINE.fullmatch(lines[-1].strip())):
         status = int(ended[1])
         lines.pop()
+    footed = bool(lines) and not message.is_error and FOOT_LINE.fullmatch(lines[-1]) is not None
+    if footed:
+        lines.pop()
     failed = message.is_error or (status is not None and status != 0)
-    shown = FAILED_LINES if failed else 1
-    preview = tuple(one_line(line.removeprefix("Error: ")) for line in lines[-shown:])
+    # What a tool puts a foot under is a page of something that can be read elsewhere.
+    shown = FAILED_LINES if failed else int(not footed)
+    last = lines[max(len(lines) - shown, 0) :]
+    preview = tuple(one_line(line.removeprefix("Error: ")) for line in last)
     if result.decided_by is not None and message.is_error:
         summary = f"denied by {YOU.get(result.decided_by, result.decided_by)}"
     elif status is not None:
@@ -80,7 +93,7 @@ def outcome_of(result: ev.tool.Result) -> Outcome:
     return Outcome(
         summary=one_line(summary),
         preview=preview,
-        hidden=max(len(lines) - len(preview), 0),
+        hidden=0 if footed and not failed else max(len(lines) - len(preview), 0),
         denied_by=result.decided_by if message.is_error else None,
         failed=failed,
     )

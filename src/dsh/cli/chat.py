@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -24,8 +23,9 @@ from dsh.cli.chat_commands import COMMANDS
 from dsh.cli.chat_talk import Talk
 from dsh.cli.failures import explained
 from dsh.cli.front_choice import chosen_front
-from dsh.cli.inert import cells, one_line
+from dsh.cli.inert import cells
 from dsh.cli.preparing import planned_for, show_contained, with_demo
+from dsh.cli.questions import homely
 from dsh.cli.resuming import pick_session
 from dsh.cli.screen import Screen, open_screen
 from dsh.cli.terminal_state import TerminalState
@@ -177,13 +177,14 @@ class _Chat:
                 await self._leave_now(talk.code)
 
     def _greet(self, talk: Talk) -> None:
-        gauge = talk.gauge()
-        dot = self._screen.separator
-        where = one_line(_tilde(self._plan.cwd))
-        parts = ["dsh", gauge.model, f"session {gauge.session}", "/help", where]
-        while len(parts) > 1 and cells(dot.join(parts)) > self._front.width:
+        gauge, width = talk.gauge(), self._front.width
+        dot, hint = self._screen.separator, "/help"
+        parts = ["dsh", gauge.model, homely(str(self._plan.cwd)), f"session {gauge.session}"]
+        if cells(dot.join([*parts, hint])) > width:
+            del parts[2]  # of all of it, the person knows where they are
+        while len(parts) > 1 and cells(dot.join([*parts, hint])) > width:
             parts.pop()
-        self._front.print(dot.join(parts))
+        self._front.print(dot.join([*parts, hint]))
 
     # -- ways out --------------------------------------------------------------------------------
 
@@ -254,8 +255,3 @@ def _as_run(options: ChatOptions) -> RunOptions:
         yolo=options.yolo,
         verbose=False,
     )
-
-
-def _tilde(path: Path) -> str:
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

@@ -1,27 +1,33 @@
 """What the words after a slash do.
 
-What comes in: the conversation and a word's argument. What goes out: lines on its front, another
-session, the end. Numbers and lists come from the same places that the views read.
+What comes in: the conversation and a word's argument. What goes out: lines on its front, the end.
+The words about sessions are in `dsh.cli.chat_sessions`. Numbers and lists come from the same places
+that the views read.
 """
 
 from __future__ import annotations
 
-import os
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
 import orjson
-from attrs import evolve
 
 from dsh.boot import did_you_mean
-from dsh.catalog.records import TextBlock
+from dsh.catalog.records import PluginSource, TextBlock
+from dsh.cli.chat_sessions import (
+    SESSION_WORDS,
+    log_of,
+    open_session,
+    refuse_while_running,
+    write_private,
+)
 from dsh.cli.chat_words import help_lines
-from dsh.cli.choosing import chosen
+from dsh.cli.examining import looked_at, session_findings
+from dsh.cli.findings import lines_of, summary
 from dsh.cli.inert import clipped, inert, one_line
-from dsh.cli.resuming import pick_session
+from dsh.cli.questions import homely
 from dsh.errors import UsageError
 from dsh.seams.compaction import COMPACTION
-from dsh.seams.persistence import PERSISTENCE
 from dsh.seams.token_meter import TOKEN_METER
 from dsh.tools import TOOLS
 from dsh.wire import UnknownEvent, encode_line
@@ -39,31 +45,6 @@ async def _help(talk: Talk, _argument: str) -> None:
         talk.front.print(line)
 
 
-async def _new(talk: Talk, _argument: str) -> None:
-    _refuse_while_running(talk, "/new")
-    await talk.open(evolve(talk.options, session=None, resume=None))
-
-
-async def _resume(talk: Talk, argument: str) -> None:
-    _refuse_while_running(talk, "/resume")
-    store = talk.harness.service(PERSISTENCE)
-    if argument:
-        wanted = (await chosen(store, argument, talk.plan.cwd)).id
-    else:
-        picked = await pick_session(store, talk.front, talk.plan.cwd, talk.harness.context.clock)
-        if picked is None:
-            return
-        wanted = picked
-    if wanted == talk.session_id:
-        raise UsageError(f"session {wanted} is the one that is open")
-    await talk.open(evolve(talk.options, session=None, resume=wanted))
-
-
-def _refuse_while_running(talk: Talk, what: str) -> None:
-    if talk.place is not None and talk.place.handle.agent.status == "running":
-        raise UsageError(f"a turn is running; Ctrl-C stops it, then {what}")
-
-
 async def _later(talk: Talk, argument: str) -> None:
     if not argument:
         raise UsageError("what should come after this turn? write /later TEXT")
@@ -72,27 +53,33 @@ async def _later(talk: Talk, argument: str) -> None:
 
 async def _out(talk: Talk, argument: str) -> None:
     results = talk.transcript.results
-    if not results:
-        raise UsageError("no tool has answered in this session yet")
-    number = int(argument) if argument.isdecimal() else len(results)
-    if (argument and not argument.isdecimal()) or not 0 < number <= len(results):
-        raise UsageError(f"no output {argument!r}; there are 1 to {len(results)}")
-    name, result = results[number - 1]
+    number = _number(argument, len(results), "output", "no tool has answered in this session yet")
+    tool, result = results[number - 1]
     text = "\n".join(b.text for b in result.message.content if isinstance(b, TextBlock))
-    talk.front.print(f"-- output {number}: {name} --")
+    talk.front.print(f"-- output {number}: {tool.name} {tool.subject}".rstrip() + " --")
+    if tool.change is not None:
+        talk.front.page(inert("\n".join(tool.change.lines)))
     talk.front.page(inert(text))
 
 
-async def _copy(talk: Talk, _argument: str) -> None:
-    reply = talk.transcript.last_reply
-    if not reply:
-        raise UsageError("there is no reply to copy yet")
+def _number(argument: str, count: int, what: str, none: str) -> int:
+    """The one that is meant, from 1; the newest if none is named."""
+    if not count:
+        raise UsageError(none)
+    number = int(argument) if argument.isdecimal() else count
+    if (argument and not argument.isdecimal()) or not 0 < number <= count:
+        raise UsageError(f"no {what} {argument!r}; there are 1 to {count}")
+    return number
+
+
+async def _copy(talk: Talk, argument: str) -> None:
+    replies = talk.transcript.replies
+    number = _number(argument, len(replies), "reply", "there is no reply to copy yet")
+    reply = replies[number - 1]
     path = talk.plan.places.state / "last-reply.md"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(reply + "\n")
+    await write_private(path, reply + "\n")
     talk.front.clipboard(b64encode(reply.encode()).decode())
-    talk.front.print(f"copied; it is in {path}, too")
+    talk.front.print(f"copied reply {number} of {len(replies)}; it is in {homely(str(path))}, too")
 
 
 async def _context(talk: Talk, _argument: str) -> None:
@@ -122,9 +109,21 @@ async def _compact(talk: Talk, _argument: str) -> None:
     engine = talk.harness.context.get(COMPACTION)
     if engine is None:
         raise UsageError("nothing compacts here: add a row with the name compaction")
-    _refuse_while_running(talk, "/compact")
+    refuse_while_running(talk, "/compact")
     if talk.place is not None and await engine.compact_now(talk.place.handle.agent) is None:
         talk.front.print("there is nothing to compact yet")
+
+
+async def _compacted(talk: Talk, _argument: str) -> None:
+    """The newest summary, whole: what the model reads in place of what it stands for."""
+    session = open_session(talk)
+    for message in reversed(session.derive_messages()):
+        source = message.source
+        if isinstance(source, PluginSource) and source.plugin == "compaction":
+            text = "\n".join(b.text for b in message.content if isinstance(b, TextBlock))
+            talk.front.page(inert(text))
+            return
+    raise UsageError("nothing was compacted in this session")
 
 
 async def _tools(talk: Talk, _argument: str) -> None:
@@ -162,6 +161,16 @@ async def _model(talk: Talk, _argument: str) -> None:
         )
 
 
+async def _doctor(talk: Talk, _argument: str) -> None:
+    findings = [
+        *looked_at(talk.harness, talk.harness.live.plan),
+        *session_findings(talk.harness, await log_of(talk), is_open=True),
+    ]
+    for line in lines_of(findings, talk.styled):
+        talk.front.print(line)
+    talk.front.print(summary(findings))
+
+
 async def _thinking(talk: Talk, argument: str) -> None:
     talk.transcript.thinking_shown = _switch("/thinking", argument)
     talk.front.notice(f"thinking is {'shown' if talk.transcript.thinking_shown else 'not shown'}")
@@ -184,14 +193,15 @@ def _switch(word: str, argument: str) -> bool:
 
 
 COMMANDS: Final[dict[str, Callable[[Talk, str], Awaitable[None]]]] = {
+    **SESSION_WORDS,
     "help": _help,
-    "new": _new,
-    "resume": _resume,
     "later": _later,
     "out": _out,
     "copy": _copy,
     "context": _context,
     "compact": _compact,
+    "compacted": _compacted,
+    "doctor": _doctor,
     "tools": _tools,
     "permissions": _permissions,
     "plugins": _plugins,

@@ -17,14 +17,16 @@ from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.cli.behind_log import BehindLog
+from dsh.cli.card_lines import Looks
 from dsh.cli.chat_words import parsed, unknown
 from dsh.cli.failures import explained
 from dsh.cli.front import Hands, View
 from dsh.cli.inert import inert, one_line
 from dsh.cli.live_rows import Gauge, activity_rows, queued_rows, status_row
 from dsh.cli.opening import Opened, opened
-from dsh.cli.transcript import Looks, Transcript
+from dsh.cli.transcript import Transcript
 from dsh.errors import HarnessError
+from dsh.seams.prices import PRICES
 from dsh.seams.token_meter import TOKEN_METER
 from dsh.session import SESSIONS
 
@@ -67,6 +69,7 @@ class Talk:
         self.leaving: Final = trio.Event()
         self.place: Opened | None = None
         self._looks: Final = Looks(screen.styled, screen.separator, lambda: front.width)
+        self.styled: Final = screen.styled
         self.transcript = Transcript(front.print, self._looks)
         self._commands: Final = commands
         self._session_id: str | None = None
@@ -87,6 +90,7 @@ class Talk:
         self.harness.on(ev.session.EVENT)(self._saw)
         self.harness.on(ev.agent.ERROR)(self._failed)
         self.harness.on(ev.agent.STATUS)(self._status_changed)
+        self.harness.on(ev.tools.PROGRESS)(self._shown)
 
     async def open(self, options: RunOptions) -> None:
         """Open the session that the options ask for, in place of the open one if there is one.
@@ -169,6 +173,11 @@ class Talk:
                 self._steered.pop(payload.event.data.message.id, None)
                 self._later.pop(payload.event.data.message.id, None)
 
+    def _shown(self, payload: ev.tools.Progress) -> None:
+        agent = payload.exec.agent
+        if agent is not None and agent.id == self._session_id:
+            self.transcript.shows(payload.exec.call_id, payload.text)
+
     def _failed(self, payload: ev.agent.Error) -> None:
         if payload.agent.id != self._session_id:
             return
@@ -204,8 +213,9 @@ class Talk:
 
     def hear_news(self, news: News) -> None:
         """A plugin or the composition was edited: say what came of it."""
+        refused = news.kind in ("kept", "restart")
         for line in inert(news.text).split("\n"):
-            self.front.print(f"-- {line} --")
+            self.front.print(self.styled(f"-- {line} --", "yellow" if refused else "plain"))
 
     # -- what the person does --------------------------------------------------------------------
 
@@ -341,7 +351,9 @@ class Talk:
         if meter is None:
             return gauge()
         measured, usage = meter.measure(session), meter.usage(session)
+        prices = self.harness.context.get(PRICES)
         return gauge(
+            cost=prices.cost(usage.routes) if prices is not None and usage.routes else None,
             context=measured.total_tokens,
             estimated=measured.baseline == "estimated",
             tokens=usage.session.total_tokens,

@@ -11,7 +11,17 @@ from typing import Final
 from dsh.boot import did_you_mean
 from dsh.hooks import frozen
 
-__all__ = ["KEYS", "WORDS", "Word", "completed", "help_lines", "parsed", "unknown"]
+__all__ = [
+    "KEYS",
+    "WORDS",
+    "Word",
+    "candidates",
+    "completed",
+    "help_lines",
+    "parsed",
+    "unknown",
+    "usage_line",
+]
 
 
 @frozen(slots=True)
@@ -27,15 +37,21 @@ WORDS: Final = (
     Word("help", "", "these words, and the keys"),
     Word("new", "", "begin another session here"),
     Word("resume", "[ID|last]", "go on with another session; alone: choose from a list"),
+    Word("fork", "[TURN]", "a copy of this session, up to the end of a turn, and go on there"),
+    Word("title", "TEXT", "what the list of sessions calls this one"),
+    Word("view", "[TURN]", "what happened so far, or in one turn"),
+    Word("export", "FILE.md", "the conversation as Markdown"),
     Word("later", "TEXT", "a prompt for after this turn"),
     Word("out", "[N]", "the whole output of tool call N, or of the last one"),
-    Word("copy", "", "the last reply to the clipboard of the terminal, and to a file"),
+    Word("copy", "[N]", "reply N, or the last one, to the terminal's clipboard and to a file"),
     Word("context", "", "what fills the model's window, and what was spent"),
     Word("compact", "", "shorten the conversation now"),
+    Word("compacted", "", "the newest summary, as the model reads it"),
     Word("tools", "", "what the model may call"),
     Word("permissions", "", "what is allowed, asked, denied"),
     Word("plugins", "", "what is mounted"),
     Word("model", "", "which model answers"),
+    Word("doctor", "", "what is wrong with this composition and this session, and what to do"),
     Word("thinking", "on|off", "print the model's reasoning"),
     Word("debug", "on|off", "tracebacks of contained failures"),
     Word("quit", "", "leave; the session is saved as it goes"),
@@ -73,15 +89,32 @@ def unknown(name: str) -> str | None:
     return f"no command {name!r}{hint} Nothing was sent; /help lists them"
 
 
+def candidates(text: str) -> tuple[Word, ...]:
+    """The words that a draft may become; none once its word is whole and something follows."""
+    if not text.startswith("/") or " " in text or "\n" in text:
+        return ()
+    return tuple(word for word in WORDS if word.name.startswith(text[1:]))
+
+
 def completed(text: str) -> str:
     """The text with its word completed, as far as that is certain."""
-    if not text.startswith("/") or " " in text:
+    found = [word.name for word in candidates(text)]
+    if not found:
         return text
-    found = [name for name in NAMES if name.startswith(text[1:])]
-    return f"/{found[0]} " if len(found) == 1 else text
+    if len(found) == 1:
+        return f"/{found[0]} "
+    shared = 0
+    while len({name[: shared + 1] for name in found}) == 1:
+        shared += 1
+    return f"/{found[0][:shared]}"
+
+
+def usage_line(word: Word) -> str:
+    """One word as /help shows it."""
+    return f"/{f'{word.name} {word.usage}'.strip():<20} {word.summary}"
 
 
 def help_lines() -> list[str]:
     """The words and the keys."""
-    lines = [f"/{f'{word.name} {word.usage}'.strip():<20} {word.summary}" for word in WORDS]
+    lines = [usage_line(word) for word in WORDS]
     return [*lines, "", *KEYS.split("\n")]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dsh.seams.persistence import SessionPersistence, SessionSummary
     from dsh.wire import StoredEvent
 
-__all__ = ["copying"]
+__all__ = ["copying", "end_of_turn"]
 
 
 async def copying(
@@ -56,7 +56,7 @@ async def _fork(
     log = await read_known(store, summary.id)
     boundary = options.at
     if options.turn is not None:
-        boundary = _end_of(log.events, options.turn)
+        boundary = end_of_turn(log.events, options.turn)
     child = options.new_id if options.new_id is not None else f"s{uuid4().hex[:10]}"
     fork = await fork_log(store, log, child_id=child, now_ms=_now_ms(), boundary=boundary)
     screen.out.text(f"{child}\n")
@@ -67,11 +67,12 @@ async def _fork(
     return 0
 
 
-def _end_of(events: Sequence[StoredEvent], turn: int) -> int:
+def end_of_turn(events: Sequence[StoredEvent], turn: int) -> int:
+    """The seq at which this turn ended. Raises UsageError with the newest one that has."""
     ended = {event.data.turn: event.seq for event in events if isinstance(event.data, ev.turn.End)}
     if turn not in ended:
         has = f"its last ended turn is {max(ended)}" if ended else "no turn of it has ended"
-        raise UsageError(f"--turn {turn}: {has}")
+        raise UsageError(f"turn {turn} has not ended here: {has}")
     return ended[turn]
 
 

@@ -2,7 +2,8 @@
 
 What comes in: typed options. What goes out: one finding for each thing that was looked at, on
 standard output, and exit code 1 when something is to fix. It works with a broken composition: what
-cannot be looked at then is skipped, and says so. It sends nothing anywhere and shows no secret.
+cannot be looked at then is skipped, and says so. It sends nothing anywhere unless it is told to,
+and shows no secret.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ import orjson
 import trio
 from typing_extensions import override
 
-from dsh.boot import Harness, Plan, mounted, places_of, planned, process_environ, rows_of
+from dsh.boot import Plan, mounted, places_of, planned, process_environ, read_known
+from dsh.cli.choosing import chosen
+from dsh.cli.examining import asked, looked_at, session_findings, values_of
 from dsh.cli.failures import explained
-from dsh.cli.findings import Finding, Status, as_json, printed, summary
+from dsh.cli.findings import Finding, as_json, lines_of, summary
 from dsh.cli.outlet import OutletClosed
 from dsh.cli.plugins import NO_AGENTS
 from dsh.cli.screen import Screen, open_screen
-from dsh.errors import ConfigError, HarnessError, MissingCredential, UsageError
-from dsh.kernel import FiberProblem, FiberState
-from dsh.llm import LLM
+from dsh.errors import ConfigError, HarnessError, UsageError
 from dsh.seams.persistence import PERSISTENCE, SessionPersistence
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
+    from dsh.boot import Harness
     from dsh.cli.arguments import DoctorOptions
 
 __all__ = ["doctor"]
@@ -60,7 +62,8 @@ def doctor(options: DoctorOptions) -> int:
             for one in findings:
                 screen.out.data(orjson.dumps(as_json(one)) + b"\n")
         else:
-            printed(findings, screen)
+            for line in lines_of(findings, screen.styled):
+                screen.out.text(line + "\n")
             screen.out.text(summary(findings) + "\n")
         code = EXIT_TO_FIX if any(one.status == "FAIL" for one in findings) else 0
     except OutletClosed as error:
@@ -101,11 +104,17 @@ async def _examine(
         plan = _without_files(options)
     else:
         async with mounted(plan) as harness:
-            findings += _plugins(harness, plan)
+            findings += looked_at(harness, plan)
             findings += heard.findings()
-            findings += _listeners(harness)
-            findings += _keys(harness, plan)
-            findings += [one async for one in _sessions(harness.kernel.root.get(PERSISTENCE))]
+            if options.values:
+                findings += values_of(plan)
+            if options.online:
+                findings += await asked(harness, plan)
+            store = harness.kernel.root.get(PERSISTENCE)
+            if options.session is not None:
+                findings += await _session(options.session, store, harness, plan)
+            else:
+                findings += [one async for one in _sessions(store)]
             findings.append(_terminal(screen))
         return
     if plan is None:
@@ -170,69 +179,18 @@ def _without_files(options: DoctorOptions) -> Plan | None:
         return None
 
 
-def _plugins(harness: Harness, plan: Plan) -> Iterator[Finding]:
-    problems = harness.kernel.audit()
-    for problem in problems:
-        place = harness.rows.get(problem.id)
-        where = f" (row at {place.row.row.place})" if place is not None else ""
-        optional = place is not None and place.row.row.optional
-        yield Finding(
-            "warn" if optional else "FAIL",
-            "plugin",
-            f"{problem.reason}{where}",
-            _remedy(problem, plan),
-        )
-    for issue in plan.composition.skipped:
-        yield Finding("warn", "plugin", f"optional row left out: {issue}")
-    if not problems:
-        views = rows_of(harness)
-        yield Finding("ok", "plugin", f"{len(views)} rows, all active: dsh plugins lists them")
-
-
-def _remedy(problem: FiberProblem, plan: Plan) -> str:
-    off = f"switch it off: a row with `id: {problem.id}` and `disabled: true`"
-    if problem.cycle:
-        return f"disable one of {', '.join(problem.cycle)}"
-    if problem.state is FiberState.PENDING:
-        for row in plan.composition.disabled:
-            if row.name in problem.missing or row.id in problem.missing:
-                return f'delete "disabled: true" of the row {row.id!r} (first at {row.place})'
-        return f"add a row whose plugin provides {', '.join(problem.missing)}, or {off}"
-    return f"repair it at the place named, or {off}"
-
-
-def _listeners(harness: Harness) -> Iterator[Finding]:
-    count = 0
-    silent = False
-    for view in rows_of(harness):
-        for row in view.listeners:
-            count += 1
-            if row.never is not None:
-                silent = True
-                text = f"{row.plugin} at {row.place} can never run: {row.never}"
-                yield Finding("warn", "listener", text)
-    if not silent:
-        yield Finding("ok", "listener", f"{count} registered, each can be reached")
-
-
-def _keys(harness: Harness, plan: Plan) -> Iterator[Finding]:
-    """Whether each route could be used now; only the profile's own provider has to be."""
-    llm = harness.kernel.root.get(LLM)
-    if llm is None:
-        yield Finding("skip", "key", "skipped: the model seam is not active")
-        return
-    for provider in sorted(llm.routes()):
-        try:
-            llm.verify(provider)
-        except HarnessError as error:
-            problem, _, remedy = str(error).partition("; ")
-            needed = provider == plan.profile.provider
-            lesser: Status = "warn" if isinstance(error, MissingCredential) else "skip"
-            yield Finding(
-                "FAIL" if needed else lesser, "key", f"{provider}: {problem}", remedy or None
-            )
-        else:
-            yield Finding("ok", "key", f"{provider}: usable")
+async def _session(
+    typed: str, store: SessionPersistence | None, harness: Harness, plan: Plan
+) -> list[Finding]:
+    """One session, looked at closely."""
+    if store is None:
+        return [Finding("FAIL", "session", "no row stores sessions", "add the row session-jsonl")]
+    found = await chosen(store, typed, plan.cwd)
+    try:
+        log = await read_known(store, found.id)
+    except HarnessError as error:
+        return [Finding("FAIL", "session", str(error), f"dsh sessions salvage {found.id}")]
+    return list(session_findings(harness, log))
 
 
 async def _sessions(store: SessionPersistence | None) -> AsyncIterator[Finding]:

@@ -14,16 +14,16 @@ from dsh.cli.inert import inert
 from dsh.hooks import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from dsh.cli.screen import Screen, Style
+    from dsh.cli.screen import Style
 
-__all__ = ["Finding", "Status", "as_json", "printed", "summary"]
+__all__ = ["Finding", "Status", "as_json", "lines_of", "summary"]
 
 Status: TypeAlias = Literal["ok", "FAIL", "warn", "skip"]
 
 STYLES: Final[Mapping[Status, Style]] = {
-    "ok": "plain",
+    "ok": "green",
     "FAIL": "red",
     "warn": "yellow",
     "skip": "plain",
@@ -40,16 +40,15 @@ class Finding:
     do: str | None = None
 
 
-def printed(findings: Iterable[Finding], screen: Screen) -> None:
-    """The report, on standard output."""
+def lines_of(findings: Iterable[Finding], styled: Callable[[str, Style], str]) -> Iterator[str]:
+    """The report, line by line."""
     for one in findings:
         first, *rest = inert(one.text).splitlines() or [""]
-        head = screen.styled(f"{one.status:<4}", STYLES[one.status])
-        screen.out.text(f"{head}  {one.what:<9}  {first}".rstrip() + "\n")
+        yield f"{styled(f'{one.status:<4}', STYLES[one.status])}  {one.what:<9}  {first}".rstrip()
         for line in rest:
-            screen.out.text(f"{'':17}{line}\n")
+            yield f"{'':17}{line}"
         if one.do is not None:
-            screen.out.text(f"{'':17}do: {inert(one.do)}\n")
+            yield f"{'':17}do: {inert(one.do)}"
 
 
 def summary(findings: Iterable[Finding]) -> str:

@@ -7,7 +7,7 @@ and `dsh.cli.plain_front` (whole lines).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from dsh.hooks import frozen
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import trio
 
-__all__ = ["Front", "Hands", "PickRows", "View"]
+__all__ = ["Front", "Hands", "PickAction", "PickRows", "Picked", "View"]
 
 
 @frozen(kw_only=True, slots=True)
@@ -55,6 +55,18 @@ class PickRows:
 
     label: str
     rows: tuple[str, ...]
+
+
+PickAction: TypeAlias = Literal["open", "view", "fork"]
+
+
+@frozen(slots=True)
+class Picked:
+    """A choice: the list's number, the row's, and what is to be done with it."""
+
+    shown: int
+    row: int
+    action: PickAction = "open"
 
 
 class Front(Protocol):
@@ -97,8 +109,8 @@ class Front(Protocol):
         """The next line that answers a question; None: nobody sits there."""
         ...
 
-    async def pick(self, title: str, lists: Sequence[PickRows]) -> tuple[int, int] | None:
-        """Let one row be chosen: the list's number and the row's. None: none of them."""
+    async def pick(self, title: str, lists: Sequence[PickRows]) -> Picked | None:
+        """Let one row be chosen. None: none of them."""
         ...
 
     def page(self, text: str) -> None:

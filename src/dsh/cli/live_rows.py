@@ -20,16 +20,21 @@ __all__ = ["Gauge", "activity_rows", "queued_rows", "status_row"]
 
 ROWS_MAX: Final = 6
 TOOLS_MAX: Final = 4
+#: Lines of the output of a tool that runs alone.
+SHOWN_MAX: Final = 4
 QUEUED_MAX: Final = 2
 NAME_CELLS: Final = 10
 KILO: Final = 1000
+#: From here on how long a whole turn has gone on is said, too.
+LONG_MS: Final = 10_000
 
 
 @frozen(kw_only=True, slots=True)
 class Gauge:
     """Numbers for the status line. `context` and `window` in tokens, None when unknown.
 
-    `estimated`: the context is no count of the provider's.
+    `estimated`: the context is no count of the provider's. `cost`: what the session has cost, in
+    the currency of the configured prices; None where a price is missing.
     """
 
     session: str
@@ -38,6 +43,7 @@ class Gauge:
     window: int | None = None
     estimated: bool = False
     tokens: int = 0
+    cost: float | None = None
 
 
 def activity_rows(doing: Doing, *, now: int, width: int, stopping: bool) -> list[str]:
@@ -52,17 +58,27 @@ def activity_rows(doing: Doing, *, now: int, width: int, stopping: bool) -> list
     if doing.compacting:
         return [clipped(f"compacting {since}", width)]
     if doing.waiting is not None:
-        words, end = doing.waiting
-        return [clipped(words.format(_span(end - now + 999)), width)]
+        wait = doing.waiting
+        return [clipped(f'{wait.words} in {_span(wait.until - now + 999)}: "{wait.why}"', width)]
     rows = _tail(doing.partial, width)
     tools = list(doing.tools.values())
     for tool in tools[:TOOLS_MAX]:
         state = "waits for you" if tool.asked else f"running {_span(now - tool.began)}"
-        rows.append(_tool_row(tool.name, tool.subject, state, width))
+        shows = [line for line in tool.shows.splitlines() if line.strip()]
+        if len(tools) == 1:
+            rows.append(_tool_row(tool.name, tool.subject, state, width))
+            indent = " " * min(NAME_CELLS + 3, width // 4)
+            rows += [
+                indent + clipped(one_line(line), width - len(indent)) for line in shows[-SHOWN_MAX:]
+            ]
+        else:
+            said = f'{state}: "{clipped(one_line(shows[-1]), width // 3)}"' if shows else state
+            rows.append(_tool_row(tool.name, tool.subject, said, width))
     if len(tools) > TOOLS_MAX:
         rows.append(f"  +{len(tools) - TOOLS_MAX} more")
     if not rows:
-        what = {"asked": "asked the model", "thinking": "thinking"}.get(doing.phase, doing.phase)
+        asked = f"asked {doing.provider or 'the model'}"
+        what = {"asked": asked, "thinking": "thinking"}.get(doing.phase, doing.phase)
         rows.append(clipped(f"{what} {since}", width))
     return rows[-ROWS_MAX:]
 
@@ -86,7 +102,7 @@ def queued_rows(queued: Sequence[str], later: int, width: int) -> list[str]:
 def status_row(
     doing: Doing, gauge: Gauge, *, now: int, width: int, separator: str, stopping: bool
 ) -> str:
-    """State, context, tokens, model, session and a hint; whole segments drop from the right."""
+    """State, context, model, session, what was spent; whole segments drop from the right."""
     state = "idle"
     hint = "/help"
     if doing.open:
@@ -107,6 +123,10 @@ def status_row(
     segments.append(one_line(gauge.session))
     if gauge.tokens:
         segments.append(f"{_short(gauge.tokens)} tokens")
+    if gauge.cost is not None:
+        segments.append(f"cost {gauge.cost:.2f}")
+    if doing.open and now - doing.began >= LONG_MS:
+        segments.append(f"turn {_span(now - doing.began)}")
     while len(segments) > 1 and cells(separator.join(segments)) > width:
         segments.pop()
     shown = clipped(separator.join(segments), width)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 from attrs import define
 
+from dsh.cli.front import Picked
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dsh.cli.front import Hands, PickRows, View
+    from dsh.cli.front import Hands, PickAction, PickRows, View
     from dsh.cli.screen import Screen
 
 __all__ = ["PlainFront"]
@@ -132,8 +134,8 @@ class PlainFront:
             self._asking = None
         return asking.answer
 
-    async def pick(self, title: str, lists: Sequence[PickRows]) -> tuple[int, int] | None:
-        """A numbered list, and one line with a number."""
+    async def pick(self, title: str, lists: Sequence[PickRows]) -> Picked | None:
+        """A numbered list, and one line with a number; `3 view`, `3 fork`."""
         shown = next((at for at, one in enumerate(lists) if one.rows), 0)
         one = lists[shown]
         self.print(f"{title}: {one.label}")
@@ -142,16 +144,18 @@ class PlainFront:
         if not one.rows or self._left:
             self.print("(none)")
             return None
-        self._screen.out.attempt("number: " if self._prompts else "number:\n")
+        asks = "number (then view or fork, if wanted): "
+        self._screen.out.attempt(asks if self._prompts else asks.rstrip() + "\n")
         picking = self._picking = _Asking(monotonic(), trio.Event())
         try:
             await picking.answered.wait()
         finally:
             self._picking = None
-        answer = picking.answer or ""
-        if not answer.strip().isdecimal() or not 0 < int(answer) <= len(one.rows):
+        which, _, word = (picking.answer or "").strip().partition(" ")
+        if not which.isdecimal() or not 0 < int(which) <= len(one.rows):
             return None
-        return shown, int(answer) - 1
+        action: PickAction = "view" if word == "view" else "fork" if word == "fork" else "open"
+        return Picked(shown, int(which) - 1, action)
 
     def clipboard(self, encoded: str) -> None:
         """No escapes here: the file has to do."""

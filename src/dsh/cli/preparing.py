@@ -33,10 +33,7 @@ def with_demo(options: Options, screen: Screen) -> Options:
     profile = PROFILES.get(options.profile)
     if profile is None or not profile.scripted:
         return options
-    screen.say(
-        "demo: the model is scripted; it plays the same lines whatever you ask, "
-        "but the tools and the log are real\n"
-    )
+    screen.say("demo: the model is scripted, whatever you ask; the tools and the log are real\n")
     workspace = options.cwd if options.cwd is not None else demo_workspace()
     furnish(workspace)
     screen.say(f"workspace {workspace}\n")

@@ -19,6 +19,7 @@ from dsh.cli.behind_log import BehindLog
 from dsh.cli.cards import outcome_of, seconds, subject_of
 from dsh.cli.inert import cells, clipped, inert, one_line
 from dsh.cli.outlet import OutletClosed
+from dsh.cli.retries import Retries
 
 if TYPE_CHECKING:
     from dsh.cli.outlet import Outlet
@@ -52,6 +53,7 @@ class Progress:
         self._spent = Spent()
         #: What is shown of the session waits for its log, if it was told whose.
         self.behind: Final = BehindLog()
+        self._retries: Final = Retries()
 
     def see(self, event: Logged[AnyDurable]) -> None:
         """Show one event, if it is one that people look at, when its log has it."""
@@ -209,16 +211,8 @@ class Progress:
 
     def _waits(self, retry: ev.llm.Retry) -> None:
         self._cut()
-        tries = f"try {retry.retry + 1}"
-        if retry.max_retries is not None:
-            tries += f" of {retry.max_retries + 1}"
-        status = f" ({retry.failure.status})" if retry.failure.status is not None else ""
-        wait = seconds(int(retry.delay_ms))
-        by = f" [{retry.plugin}]" if retry.plugin is not None else ""
-        self.say_now(
-            f"{one_line(retry.failure.code)}{status}, {tries} in {wait}{by}: "
-            f'"{one_line(retry.failure.message)}"\n'
-        )
+        hint = f"{self._screen.separator}Ctrl-C stops" if self._lines else ""
+        self.say_now(self._retries.line(retry, hint=hint) + "\n")
 
     def _ended(self, end: ev.turn.End, time: int) -> None:
         self._fresh_line()

@@ -1,21 +1,25 @@
 """Choosing a session to go on with: one row for each that is stored, readable or not.
 
 What comes in: the store, a front to choose on, the workspace. What goes out: an id, or None. It
-reads logs and changes nothing; a log that cannot be read is a row with its reason.
+reads logs and changes none, and makes a copy when one is asked for; a log that cannot be read is a
+row with its reason.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from dsh import catalog as ev
+from dsh.boot import read_known
 from dsh.catalog.records import TextBlock, UserSource
 from dsh.cli.choosing import is_here
 from dsh.cli.front import PickRows
 from dsh.cli.inert import cells, clipped, one_line
 from dsh.cli.progress import reason_in_words
-from dsh.cli.story import size_in_words
+from dsh.cli.story import size_in_words, story
 from dsh.errors import SessionError, UsageError
+from dsh.session import fork_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,17 +63,24 @@ async def pick_session(
         PickRows("here", tuple(rows[at] for at in here)),
         PickRows("all", tuple(rows)),
     )
-    choice = await front.pick("resume", lists)
-    if choice is None:
-        return None
-    which, row = choice
-    picked = stored[here[row] if which == 0 else row]
-    if picked.id in problems:
-        raise UsageError(
-            f"session {picked.id} cannot be read: {problems[picked.id]}; "
-            f"dsh sessions salvage {picked.id} copies what can be"
-        )
-    return picked.id
+    while (choice := await front.pick("resume", lists)) is not None:
+        picked = stored[here[choice.row] if choice.shown == 0 else choice.row]
+        if picked.id in problems:
+            raise UsageError(
+                f"session {picked.id} cannot be read: {problems[picked.id]}; "
+                f"dsh sessions salvage {picked.id} copies what can be"
+            )
+        if choice.action == "open":
+            return picked.id
+        log = await read_known(store, picked.id)
+        if choice.action == "fork":
+            child = f"s{uuid4().hex[:10]}"
+            await fork_log(store, log, child_id=child, now_ms=clock.now_ms())
+            front.print(f"{child} is a copy of {picked.id}, which stays as it is")
+            return child
+        for line in story(log, width=front.width):
+            front.print(line)
+    return None
 
 
 def row_of(one: SessionSummary, log: StoredLog | str | None, now_ms: int) -> str:
@@ -79,20 +90,21 @@ def row_of(one: SessionSummary, log: StoredLog | str | None, now_ms: int) -> str
         return f"{one.id}   {age}   {size}   unreadable: {one_line(log)}"
     if log is None:
         return f"{one.id}   {age}   {size}"
-    title, turns, state = "(nothing said)", 0, "open"
+    title, named, turns, state = "", "", 0, "open"
     for event in log.events:
         match event.data:
             case ev.user.Message(message=message) if isinstance(message.source, UserSource):
-                if title == "(nothing said)":
-                    texts = (b.text for b in message.content if isinstance(b, TextBlock))
-                    title = one_line(" ".join(texts))
+                texts = (b.text for b in message.content if isinstance(b, TextBlock))
+                title = title or one_line(" ".join(texts))
+            case ev.session.Title(title=given):
+                named = one_line(given)
             case ev.turn.Start():
                 turns, state = turns + 1, f"interrupted in turn {turns + 1}"
             case ev.turn.End(reason=reason):
                 state = reason_in_words(reason)
             case _:
                 pass
-    shown = clipped(title, TITLE_CELLS)
+    shown = clipped(named or title or "(nothing said)", TITLE_CELLS)
     shown += " " * (TITLE_CELLS - cells(shown))
     count = "1 turn" if turns == 1 else f"{turns} turns"
     return f"{shown}  {age:<12} {count:<9} {size:<7} {one_line(state)}   {one.id}"

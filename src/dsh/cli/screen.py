@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Screen", "Style", "open_screen"]
 
-Style: TypeAlias = Literal["plain", "bold", "red", "yellow", "cyan"]
+Style: TypeAlias = Literal["plain", "bold", "red", "green", "yellow", "cyan"]
 
-SGR: Final[dict[Style, str]] = {"bold": "1", "red": "31", "yellow": "33", "cyan": "36"}
+SGR: Final[dict[Style, str]] = {
+    "bold": "1",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
 NARROWEST: Final = 30
 
 

@@ -13,49 +13,24 @@ from attrs import define, evolve, field
 
 from dsh import catalog as ev
 from dsh.catalog import records
-from dsh.cli.cards import Outcome, outcome_of, seconds, subject_of
-from dsh.cli.inert import cells, clipped, inert, one_line
+from dsh.cli.card_lines import MEDIUM, WIDE, RunningTool, card_lines
+from dsh.cli.cards import outcome_of, seconds, subject_of
+from dsh.cli.inert import inert, one_line
+from dsh.cli.previews import change_of, parsed_arguments
 from dsh.cli.progress import Spent, reason_in_words
-from dsh.hooks import frozen
+from dsh.cli.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dsh.cli.screen import Style
+    from dsh.cli.card_lines import Looks
+    from dsh.cli.retries import Waiting
     from dsh.hooks import AnyDurable
     from dsh.wire import UnknownEvent
 
-__all__ = ["Doing", "Looks", "RunningTool", "Transcript"]
+__all__ = ["Doing", "Transcript"]
 
-#: From this width on a tool call is one row; from the second on it is two, below that three.
-WIDE: Final = 80
-MEDIUM: Final = 50
-NAME_CELLS: Final = 10
-SUMMARY_CELLS: Final = 10
-TIME_CELLS: Final = 8
 FENCE: Final = "```"
-
-
-@frozen(slots=True)
-class Looks:
-    """How lines look: `styled(text, style)`, the separator, and the width as it is now."""
-
-    styled: Callable[[str, Style], str]
-    separator: str
-    width: Callable[[], int]
-
-
-@frozen(slots=True)
-class RunningTool:
-    """A call whose result is not there yet. `began` in epoch milliseconds.
-
-    `asked`: it waits for a person, whose time is not the tool's.
-    """
-
-    name: str
-    subject: str
-    began: int
-    asked: bool = False
 
 
 @define(slots=True)
@@ -65,14 +40,18 @@ class Doing:
     turn: int = 0
     step: int = 0
     open: bool = False
+    #: When the turn began.
+    began: int = 0
     since: int = 0
     #: "asked" until the first token, then what the model is doing.
     phase: str = "asked"
     #: The reply's last line, as far as it has come.
     partial: str = ""
+    #: Who was asked last, if that is known.
+    provider: str | None = None
     tools: dict[str, RunningTool] = field(factory=dict[str, RunningTool])
-    #: The wait before the next attempt: its words and its end.
-    waiting: tuple[str, int] | None = None
+    #: The wait before the next attempt.
+    waiting: Waiting | None = None
     compacting: bool = False
 
 
@@ -84,14 +63,15 @@ class Transcript:
         self.doing = Doing()
         self.thinking_shown = False
         #: Every result of this session by its number, for `/out N`.
-        self.results: list[tuple[str, ev.tool.Result]] = []
-        #: The last finished reply, for `/copy`.
-        self.last_reply = ""
+        self.results: list[tuple[RunningTool, ev.tool.Result]] = []
+        #: Every finished reply of this session, for `/copy N`.
+        self.replies: list[str] = []
         self._print: Final = print_line
         self._looks: Final = looks
         self._began = 0
         self._steps = 0
         self._spent = Spent()
+        self._retries: Final = Retries()
         self._fenced = False
         self._thought = ""
         self._shown = False
@@ -105,14 +85,18 @@ class Transcript:
             case ev.assistant.Message() as message:
                 self._replied(message, time)
             case ev.tool.Call() as call:
-                running = RunningTool(one_line(call.name), subject_of(call), time)
-                self.doing.tools[call.call_id] = running
+                self.doing.tools[call.call_id] = RunningTool(
+                    one_line(call.name),
+                    subject_of(call),
+                    time,
+                    change=change_of(parsed_arguments(call.arguments)),
+                )
             case ev.tool.Result() as result:
                 self._returned(result, time)
             case ev.user.Message(message=message) if isinstance(message.source, records.UserSource):
                 self._said(message)
             case ev.llm.Retry() as retry:
-                self._retries(retry, time)
+                self._retried(retry, time)
             case ev.llm.RetryStarted():
                 self.doing.waiting = None
                 self._phase("asked", time)
@@ -123,11 +107,14 @@ class Transcript:
                 self._decided(decided, time)
             case ev.turn.Start(turn=turn):
                 self._began, self._steps, self._spent = time, 0, Spent()
-                self.doing = Doing(turn=turn, open=True, since=time)
+                provider = self.doing.provider
+                self.doing = Doing(turn, open=True, began=time, since=time, provider=provider)
             case ev.step.Start(step=step):
                 self._steps += 1
                 self.doing.step = step
                 self._phase("asked", time)
+            case ev.request.Header(header=header):
+                self.doing.provider = one_line(header.config.provider)
             case ev.turn.End() as end:
                 self._ended(end, time)
             case ev.compaction.Start():
@@ -198,7 +185,9 @@ class Transcript:
         if not self._shown:  # a log that was read back, or a model that does not stream
             self._text("".join(_texts(message.message)))
         self._flush_text()
-        self.last_reply = "".join(_texts(message.message)) or self.last_reply
+        reply = "".join(_texts(message.message))
+        if reply.strip():
+            self.replies.append(reply)
         self._shown = False
         self._phase("tools", time)
         if message.usage is not None:
@@ -216,51 +205,20 @@ class Transcript:
 
     # -- tools -----------------------------------------------------------------------------------
 
+    def shows(self, call_id: str, text: str) -> None:
+        """What a running tool shows now, in place of what it showed before."""
+        tool = self.doing.tools.get(call_id)
+        if tool is not None:
+            self.doing.tools[call_id] = evolve(tool, shows=text)
+
     def _returned(self, result: ev.tool.Result, time: int) -> None:
         running = self.doing.tools.pop(result.message.tool_call_id, None)
         if running is None:
             return
-        self.results.append((running.name, result))
-        outcome = outcome_of(result)
-        self._card(running, outcome, seconds(time - running.began))
-
-    def _card(self, tool: RunningTool, outcome: Outcome, took: str) -> None:
-        looks, width = self._looks, self._looks.width()
-        style: Style = "red" if outcome.failed else "plain"
-        summary = looks.styled(outcome.summary, style)
-        more = f"{outcome.hidden} more lines: /out {len(self.results)}" if outcome.hidden else ""
-        denied = outcome.denied_by is not None
-        if width >= WIDE:
-            indent = " " * (NAME_CELLS + 3)
-            room = width - len(indent) - max(SUMMARY_CELLS, cells(outcome.summary)) - TIME_CELLS - 3
-            body = clipped(tool.subject, max(room, 8))
-            gap = " " * max(room - cells(body), 0)
-            pad = " " * max(SUMMARY_CELLS - cells(outcome.summary), 0)
-            self._print(f"{self._name(tool.name)} {body}{gap}  {summary}{pad} {took:>{TIME_CELLS}}")
-            tail = [more] if more else []
-        else:
-            indent = " " * (8 if width >= MEDIUM else 2)
-            if width >= MEDIUM:
-                named = f"  {looks.styled(tool.name, 'bold')}"
-                room = width - cells(tool.name) - 5
-                self._print(f"{named}  {clipped(tool.subject, max(room, 8))}".rstrip())
-            else:
-                self._print(f"  {looks.styled(tool.name, 'bold')}")
-                if tool.subject:
-                    self._print("  " + clipped(tool.subject, width - 3))
-                more = more.rpartition(": ")[2]
-            parts = [summary, took, *([more] if more else [])]
-            self._print(indent + looks.separator.join(parts))
-            tail = []
-        if denied:
-            self._print(indent + " ".join(outcome.preview))  # whole: it names the remedy
-        elif width >= WIDE or outcome.failed:
-            for line in (*outcome.preview, *tail):
-                self._print(indent + clipped(line, width - len(indent) - 1))
-
-    def _name(self, name: str) -> str:
-        padding = " " * max(NAME_CELLS - cells(name), 0)
-        return f"  {self._looks.styled(name, 'bold')}{padding}"
+        self.results.append((running, result))
+        outcome, took = outcome_of(result), seconds(time - running.began)
+        for line in card_lines(running, outcome, took, len(self.results), self._looks):
+            self._print(line)
 
     def _mark(self, call_id: str | None, time: int, *, asked: bool) -> None:
         tool = self.doing.tools.get(call_id or "")
@@ -292,19 +250,10 @@ class Transcript:
             self._print(f"  {line}")
         self._print("")
 
-    def _retries(self, retry: ev.llm.Retry, time: int) -> None:
+    def _retried(self, retry: ev.llm.Retry, time: int) -> None:
         self._cut()
-        tries = f"try {retry.retry + 1}"
-        if retry.max_retries is not None:
-            tries += f" of {retry.max_retries + 1}"
-        failure = retry.failure
-        status = f" ({failure.status})" if failure.status is not None else ""
-        by = f" [{one_line(retry.plugin)}]" if retry.plugin is not None else ""
-        wait = int(retry.delay_ms)
-        words = f"{one_line(failure.code)}{status}, {tries}"
-        self.doing.waiting = (f'{words} in {{}}: "{one_line(failure.message)}"', time + wait)
-        said = one_line(failure.message)
-        self._print(f'{words}, waiting {seconds(wait)}{by}: "{said}"')
+        self.doing.waiting = self._retries.waiting(retry, time)
+        self._print(self._looks.styled(self._retries.line(retry), "yellow"))
 
     def _ended(self, end: ev.turn.End, time: int) -> None:
         self._cut()
@@ -321,7 +270,7 @@ class Transcript:
         if width >= MEDIUM:
             parts = [how, steps, parts[1], *spent[: 2 if width >= WIDE else 1]]
         self._print(f"-- {self._looks.separator.join(parts)} --")
-        self.doing = Doing(turn=end.turn)
+        self.doing = Doing(turn=end.turn, provider=self.doing.provider)
 
     def _compacted(self, end: ev.compaction.End) -> None:
         self.doing.compacting = False

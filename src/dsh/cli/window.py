@@ -33,6 +33,7 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
+from dsh.cli.chat_words import candidates, usage_line
 from dsh.cli.front import Hands, View
 from dsh.cli.inert import clipped
 from dsh.cli.window_keys import Draft, bindings
@@ -45,12 +46,13 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding.key_processor import KeyProcessor
 
-    from dsh.cli.front import PickRows
+    from dsh.cli.front import Picked, PickRows
 
 __all__ = ["ChatWindow"]
 
 REDRAW_SECONDS: Final = 0.05
 INPUT_ROWS: Final = 8
+WORD_ROWS: Final = 6
 NOTICE_SECONDS: Final = 4.0
 #: How long after a question appeared a key may begin its answer, in seconds.
 QUIET: Final = 0.7
@@ -185,7 +187,7 @@ class ChatWindow:
             self._app.invalidate()
         return asking.answer
 
-    async def pick(self, title: str, lists: Sequence[PickRows]) -> tuple[int, int] | None:
+    async def pick(self, title: str, lists: Sequence[PickRows]) -> Picked | None:
         """Let one row be chosen; the first list that has rows is shown first."""
         first = next((at for at, one in enumerate(lists) if one.rows), 0)
         picking = self.picking = Picking(title, lists, trio.Event(), shown=first)
@@ -253,7 +255,7 @@ class ChatWindow:
         if self._hands is not None:
             self.tell(self._hands.take_back)
 
-    def choose(self, choice: tuple[int, int] | None) -> None:
+    def choose(self, choice: Picked | None) -> None:
         """End the choosing."""
         picking = self.picking
         if picking is None:
@@ -367,10 +369,18 @@ class ChatWindow:
         rows = list(self.view.rows)
         if self.picking is not None:
             rows = self.picking.shown_rows(self.buffer.text)
+        elif not self.draft_state.pasted:
+            rows += self._words(self.buffer.text)
         text, until = self._notice
         if text and monotonic() < until:
             rows += text.split("\n")[:2]
         return [clipped(row, width) for row in rows]
+
+    def _words(self, draft: str) -> list[str]:
+        """What a draft that begins with a slash may become."""
+        found = [usage_line(word) for word in candidates(draft)]
+        rest = len(found) - WORD_ROWS
+        return [*found[:WORD_ROWS], f"+{rest} more: /help"] if rest > 0 else found
 
     def _status(self) -> str:
         return clipped(self.view.status, self.width)

@@ -6,20 +6,25 @@ meant for one thing never does another: what came in one burst is text, not a co
 
 from __future__ import annotations
 
+import os
 import re
-from time import monotonic
+import signal
+import threading
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.filters import Condition, Filter, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from dsh.cli.chat_words import completed
+from dsh.cli.front import Picked
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
 
-    from dsh.cli.front import View
+    from dsh.cli.front import PickAction, View
 
 __all__ = ["Draft", "bindings"]
 
@@ -28,6 +33,8 @@ BURST: Final = 0.010
 #: After so many keys of one burst an Enter was pasted; fewer may be a machine that lags.
 BURST_KEYS: Final = 4
 FOLD_LINES: Final = 20
+#: How long a stop that was sent to a group may take to reach this process, in seconds.
+STOPPING_SECONDS: Final = 0.2
 FOLDED: Final = re.compile(r"\[pasted (\d+) lines #(\d+): Ctrl-O unfolds\]")
 
 
@@ -103,7 +110,7 @@ class _Window(Protocol):
     def ctrl_c(self) -> None: ...
     def leave(self) -> None: ...
     def take_back(self) -> None: ...
-    def choose(self, choice: tuple[int, int] | None) -> None: ...
+    def choose(self, choice: Picked | None) -> None: ...
 
 
 class _Picking(Protocol):
@@ -176,6 +183,19 @@ def bindings(window: _Window) -> KeyBindings:
     return keys
 
 
+def suspend() -> None:
+    """Stop the process as the key does elsewhere; returns when it is continued.
+
+    A signal to the whole process is taken by any thread, some time later; meanwhile this one would
+    go on and set the terminal up for keys that the shell then gets. So it is sent to this thread.
+    """
+    if os.getpgrp() == os.getpid():
+        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+    else:  # whatever started us stops, too, so that its shell takes the terminal back
+        os.kill(0, signal.SIGTSTP)
+        sleep(STOPPING_SECONDS)
+
+
 def _add_control(keys: KeyBindings, window: _Window, editing: Filter) -> None:
     """What is held with Ctrl: stop, leave, draw anew, suspend, the person's own editor."""
     buffer, draft = window.buffer, window.draft_state
@@ -195,7 +215,7 @@ def _add_control(keys: KeyBindings, window: _Window, editing: Filter) -> None:
 
     @keys.add("c-z")
     def _suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
+        _ = run_in_terminal(suspend)  # its task is the editor's own
 
     @keys.add("c-g", filter=editing)
     def _editor(event: KeyPressEvent) -> None:
@@ -204,20 +224,21 @@ def _add_control(keys: KeyBindings, window: _Window, editing: Filter) -> None:
 
 
 def _add_picking(keys: KeyBindings, window: _Window, picking: Filter) -> None:
-    """Choosing from a list."""
+    """Moving in a list that waits for a choice."""
 
-    def found() -> list[tuple[int, str]]:
-        return window.picking.rows(window.buffer.text) if window.picking is not None else []
+    def move(by: int) -> None:
+        one = window.picking
+        if one is not None:
+            last = len(one.rows(window.buffer.text)) - 1
+            one.index = max(0, min(last, one.index + by))
 
     @keys.add("up", filter=picking)
     def _up(event: KeyPressEvent) -> None:
-        if window.picking is not None:
-            window.picking.index = max(0, window.picking.index - 1)
+        move(-1)
 
     @keys.add("down", filter=picking)
     def _down(event: KeyPressEvent) -> None:
-        if window.picking is not None:
-            window.picking.index = min(len(found()) - 1, window.picking.index + 1)
+        move(1)
 
     @keys.add("tab", filter=picking)
     def _tab(event: KeyPressEvent) -> None:
@@ -225,12 +246,31 @@ def _add_picking(keys: KeyBindings, window: _Window, picking: Filter) -> None:
         if one is not None:
             one.shown, one.index = 1 - one.shown, 0
 
-    @keys.add("enter", filter=picking)
-    def _enter(event: KeyPressEvent) -> None:
-        one, rows = window.picking, found()
-        if one is not None and rows:
-            window.choose((one.shown, rows[min(one.index, len(rows) - 1)][0]))
-
     @keys.add("escape", filter=picking)
     def _escape(event: KeyPressEvent) -> None:
         window.choose(None)
+
+    _add_choosing(keys, window, picking)
+
+
+def _add_choosing(keys: KeyBindings, window: _Window, picking: Filter) -> None:
+    """What can be done with the marked row. Letters filter, so all but Enter is held with Ctrl."""
+
+    def choose(action: PickAction) -> None:
+        one = window.picking
+        rows = one.rows(window.buffer.text) if one is not None else []
+        if one is not None and rows:
+            row, _ = rows[min(one.index, len(rows) - 1)]
+            window.choose(Picked(one.shown, row, action))
+
+    @keys.add("enter", filter=picking)
+    def _enter(event: KeyPressEvent) -> None:
+        choose("open")
+
+    @keys.add("c-v", filter=picking)
+    def _view(event: KeyPressEvent) -> None:
+        choose("view")
+
+    @keys.add("c-f", filter=picking)
+    def _fork(event: KeyPressEvent) -> None:
+        choose("fork")

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     import trio
 
-    from dsh.cli.front import PickRows
+    from dsh.cli.front import Picked, PickRows
 
 __all__ = ["Asking", "Picking", "WindowOutput"]
 
 PICK_ROWS: Final = 10
+PICK_KEYS: Final = "Enter opens · Tab here/all · Ctrl-V views · Ctrl-F forks · Esc"
 
 
 @define(slots=True, eq=False)
@@ -43,7 +44,7 @@ class Picking:
     chosen: trio.Event
     shown: int = 0
     index: int = 0
-    choice: tuple[int, int] | None = None
+    choice: Picked | None = None
 
     def rows(self, needle: str) -> list[tuple[int, str]]:
         """The rows of the shown list that contain what was typed."""
@@ -62,11 +63,12 @@ class Picking:
         found = self.rows(needle)
         self.index = max(0, min(self.index, len(found) - 1))
         first = max(0, self.index - PICK_ROWS + 1)
-        rows = [f"{self.title}   {tabs}   type to filter, Tab, Enter, Esc"]
+        rows = [f"{self.title}   {tabs}   type to filter"]
         for at, (_, row) in enumerate(found[first : first + PICK_ROWS], start=first):
             rows.append(f"{'>' if at == self.index else ' '} {row}")
         if not found:
             rows.append("  (none)")
+        rows.append(PICK_KEYS)
         return rows
 
 

@@ -120,8 +120,9 @@ class Sitting:
     async def is_at_the_shell(self, *texts: str) -> str:
         """Wait until the shell asks for the next command, with all of this above it."""
         return await self.until(
-            lambda shown: shown.endswith(f"\n{PROMPT.rstrip()}")
-            and all(text in shown for text in texts),
+            lambda shown: (
+                shown.endswith(f"\n{PROMPT.rstrip()}") and all(text in shown for text in texts)
+            ),
             f"the shell's prompt below {texts}",
         )
 
@@ -147,6 +148,7 @@ async def sitting(
     os.mkfifo(fifo)
     inherited = {**cli.having(**variables).environment(), "LANG": "C.UTF-8"}
     inherited["PATH"] = f"{place}{os.pathsep}{inherited['PATH']}"
+    shell = f"exec bash --noprofile --rcfile {place / 'rc'}"
     one = Sitting(tmux)
     try:
         async with trio.open_nursery() as nursery:
@@ -157,7 +159,7 @@ async def sitting(
                     *("start-server", ";", "set-option", "-g", "history-limit", "5000", ";"),
                     *("set-option", "-g", "status", "off", ";"),
                     *("new-session", "-d", "-x", str(columns), "-y", str(rows)),
-                    *("-c", str(cli.workspace), f"exec bash --noprofile --rcfile {place / 'rc'}", ";"),
+                    *("-c", str(cli.workspace), shell, ";"),
                     *("pipe-pane", "-O", f"exec cat > {fifo}"),
                 ],
                 env=inherited,

@@ -144,6 +144,142 @@ def append_end_seed(session: live.Session, payload: ev.session.EndSeed) -> None:
 
 
 # listen
+def listen_title(ctx: Context) -> None:
+    @ctx.on(ev.session.TITLE)
+    def listener(event: Logged[ev.session.Title]) -> None:
+        pass
+
+    def other(event: Logged[ev.session.Title]) -> None:
+        pass
+
+    ctx.on(ev.session.TITLE, prepend=True)(other)
+
+
+# unknown-event
+def unknown_title(ctx: Context) -> None:
+    ctx.on(ev.session.TITLEX)  # E: attr-defined reportAttributeAccessIssue
+
+
+# event-as-text
+def text_title(ctx: Context) -> None:
+    ctx.on("session/title")  # E: arg-type reportArgumentType
+
+
+# payload-for-token
+def class_title(ctx: Context) -> None:
+    ctx.on(ev.session.Title)  # E: arg-type reportArgumentType
+
+
+# wrong-payload
+def wrong_payload_title(ctx: Context) -> None:
+    def listener(event: Logged[ev.turn.Start]) -> None:
+        pass
+
+    ctx.on(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# extra-parameter
+def extra_parameter_title(ctx: Context) -> None:
+    def listener(event: Logged[ev.session.Title], more: int) -> None:
+        pass
+
+    ctx.on(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# no-parameter
+def no_parameter_title(ctx: Context) -> None:
+    def listener() -> None:
+        raise NotImplementedError
+
+    ctx.on(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# unknown-field
+def unknown_field_title(ctx: Context) -> None:
+    @ctx.on(ev.session.TITLE)
+    def listener(event: Logged[ev.session.Title]) -> None:
+        print(event.data.unknown_field)  # E: attr-defined reportAttributeAccessIssue
+        pass
+
+
+# async-listener
+def async_listener_title(ctx: Context) -> None:
+    async def listener(event: Logged[ev.session.Title]) -> None:
+        raise NotImplementedError
+
+    ctx.on(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# not-logged
+def not_logged_title(ctx: Context) -> None:
+    def listener(event: ev.session.Title) -> None:
+        pass
+
+    ctx.on(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# listener-answers
+def listener_answers_title(ctx: Context) -> None:
+    def listener(event: Logged[ev.session.Title]) -> int:
+        return 1
+
+    ctx.on(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# next-where-none-is
+def next_where_none_is_title(ctx: Context) -> None:
+    def listener(event: Logged[ev.session.Title], call_next: Next[None]) -> None:
+        pass
+
+    ctx.on(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# observe
+def observe_title(ctx: Context) -> None:
+    @ctx.observe(ev.session.TITLE, queue=10)
+    async def listener(event: Logged[ev.session.Title]) -> None:
+        pass
+
+
+# observe-sync
+def observe_sync_title(ctx: Context) -> None:
+    def listener(event: Logged[ev.session.Title]) -> None:
+        pass
+
+    ctx.observe(ev.session.TITLE)(listener)  # E: arg-type reportArgumentType
+
+
+# make
+def make_title(title: str) -> ev.session.Title:
+    return ev.session.Title(title=title)
+
+
+# make-unknown-field
+def make_unknown_title(title: str) -> ev.session.Title:
+    return ev.session.Title(title=title, unknown_field=1)  # E: call-arg reportCallIssue
+
+
+# make-missing-field
+def make_title_without_title() -> ev.session.Title:
+    return ev.session.Title()  # E: call-arg reportCallIssue
+
+
+# make-bad-field
+def make_title_bad_title(wrong: object) -> ev.session.Title:
+    return ev.session.Title(title=wrong)  # E: arg-type reportArgumentType
+
+
+# change-frozen
+def change_title(made: ev.session.Title, value: str) -> None:
+    made.title = value  # E: misc reportAttributeAccessIssue
+
+
+# append-core-only
+def append_title(session: live.Session, payload: ev.session.Title) -> None:
+    session.append(payload)  # E: call-overload reportArgumentType
+
+
+# listen
 def listen_created(ctx: Context) -> None:
     @ctx.on(ev.session.CREATED)
     def listener(event: ev.session.Created) -> None:

@@ -7,21 +7,28 @@ what already runs, and keeps nothing but what the log says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, final
+
+from typing_extensions import override
 
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
 from dsh.hooks import frozen
 from dsh.kernel import required
+from dsh.seams.prices import PRICES, Prices
 from dsh.seams.token_meter import TOKEN_METER, TokenMeter
 from dsh.session import SESSIONS, Sessions
 from dsh.tools import TOOLS, ToolRuntime
 from dsh_plugins.budget.catalog import BudgetConfig
-from dsh_plugins.budget.limits import exhausted
+from dsh_plugins.budget.limits import NoPrice, cost_of, exhausted
 from dsh_plugins.budget.pace import PACE, Asked
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dsh.hooks.live import ToolExecution
+    from dsh.seams.token_meter import UsageTotals
+    from dsh_plugins.budget.catalog import ModelPrice
 
 __all__ = ["budget"]
 
@@ -35,10 +42,26 @@ class Needs:
     tools: ToolRuntime = required(TOOLS)
 
 
-@plugin(name="budget", config=BudgetConfig, deps=Needs)
+@final
+class Priced(Prices):
+    """The prices of the configuration, for whoever shows what was spent."""
+
+    def __init__(self, prices: tuple[ModelPrice, ...]) -> None:
+        self._prices: Final = prices
+
+    @override
+    def cost(self, routes: Mapping[tuple[str, str], UsageTotals]) -> float | None:
+        try:
+            return cost_of(self._prices, routes)
+        except NoPrice:
+            return None
+
+
+@plugin(name="budget", config=BudgetConfig, deps=Needs, provides=(PRICES,))
 async def budget(ctx: Context, config: BudgetConfig, deps: Needs) -> None:
     """Reject steps beyond the limits, refuse calls beyond the number of one reply."""
     deps.sessions.project(ctx, PACE)
+    ctx.provide(PRICES, Priced(config.prices))
 
     @ctx.on(ev.agent.PRE_STEP)
     async def limit(

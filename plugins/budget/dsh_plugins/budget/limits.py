@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dsh_plugins.budget.catalog import BudgetConfig, ModelPrice
     from dsh_plugins.budget.pace import Pace
 
-__all__ = ["cost_of", "exhausted"]
+__all__ = ["NoPrice", "cost_of", "exhausted"]
 
 MILLION: Final = 1_000_000
 
