@@ -38,28 +38,78 @@ def test_a_script_names_every_command_and_option(shell: str) -> None:
             assert (option if shell != "fish" else f"-l '{option[2:]}'") in script
 
 
-@pytest.mark.holds("CL34")
-@pytest.mark.parametrize(
+EXAMPLES = pytest.mark.parametrize(
     ("words", "found"),
     [
         ("dsh sessions sh", ["show"]),
         ("dsh chat --pl", ["--plain"]),
         ("dsh plugin n", ["new"]),
         ("dsh run --profile d", ["demo"]),
+        ("dsh doctor --on", ["--online"]),
         ("dsh completion --h", ["--help"]),
     ],
 )
+
+
+def shell(name: str) -> str:
+    """Where it is; without it the test is skipped and says so."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed, so its completion is not run here")
+    return found
+
+
+@pytest.mark.holds("CL34")
+@EXAMPLES
 async def test_bash_completes_with_it(words: str, found: list[str]) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None
     listed = words.split()
     program = (
-        f"{script_for('bash')}\nCOMP_WORDS=({words}); COMP_CWORD={len(listed) - 1}; _dsh\n"
+        f"{script_for('bash')}\nCOMP_WORDS=({words}); COMP_CWORD={len(listed) - 1}; _dsh_words\n"
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
-    run = partial(trio.run_process, [bash, "--norc", "-c", program], capture_stdout=True)
+    run = partial(trio.run_process, [shell("bash"), "--norc", "-c", program], capture_stdout=True)
     done = await run()
     assert done.stdout.decode().split() == found
+
+
+@pytest.mark.holds("CL34")
+@EXAMPLES
+async def test_fish_completes_with_it(words: str, found: list[str], tmp_path: Path) -> None:
+    fish, script = shell("fish"), tmp_path / "dsh.fish"
+    script.write_text(script_for("fish"), encoding="utf-8")
+    program = f"source {script}; complete -C '{words}'"
+    done = await trio.run_process(
+        [fish, "--no-config", "-c", program], capture_stdout=True, env={"HOME": str(tmp_path)}
+    )
+    assert [line.split("\t")[0] for line in done.stdout.decode().splitlines()] == found
+
+
+#: A terminal inside zsh: it types a line and Tab, and prints what then stands there.
+ZSH = """\
+zmodload zsh/zpty
+zpty inner zsh -f -i
+zpty -w inner "PS1= PROMPT_EOL_MARK= RPS1=; unsetopt beep"
+zpty -w inner "fpath=($1 \\$fpath); autoload -U compinit && compinit -u -D; print rea''dy"
+zpty -r inner said '*ready*'
+zpty -w -n inner "$2"$'\\t'
+zpty -r inner said "*$3*" && print completed
+"""
+
+
+@pytest.mark.holds("CL34")
+@EXAMPLES
+async def test_zsh_completes_with_it_at_the_first_tab(
+    words: str, found: list[str], tmp_path: Path
+) -> None:
+    zsh = shell("zsh")
+    (tmp_path / "_dsh").write_text(script_for("zsh"), encoding="utf-8")
+    with trio.fail_after(30):
+        done = await trio.run_process(
+            [zsh, "-f", "-c", ZSH, "zsh", str(tmp_path), words, f"{found[0]} "],
+            capture_stdout=True,
+            env={"HOME": str(tmp_path), "TERM": "dumb", "PATH": "/usr/bin:/bin"},
+        )
+    assert done.stdout == b"completed\n"
 
 
 @pytest.mark.holds("CL28")

@@ -24,6 +24,8 @@ from dsh.testing.sitting import NO_TMUX, Sitting, sitting
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from dsh.hooks import JsonValue
+
 pytestmark = pytest.mark.skipif(NO_TMUX is not None, reason=NO_TMUX or "")
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -79,7 +81,7 @@ async def test_an_approval_with_a_diff_and_steering(home: CommandLine) -> None:
         "old_string": "    return round(a)",
         "new_string": "    return up(a)",
     }
-    opened = {
+    opened: JsonValue = {
         "index": 0,
         "id": "c1",
         "type": "function",

@@ -256,7 +256,8 @@ class Talk:
         if self.place.handle.agent.remove(message_id):
             self.front.draft(text)
         else:
-            self.front.notice(f"already sent in step {self.transcript.doing.step}")
+            # What was claimed and is not in the log yet goes into the step that is being prepared.
+            self.front.notice(f"already sent in step {self.transcript.doing.step + 1}")
         self._show()
 
     def interrupt(self, draft: str) -> None:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["completion", "script_for"]
 
+#: Options with few values, and options whose value is a session.
+VALUES: Final = {"--profile": "demo headless chat", "--color": "auto always never"}
+SESSIONS: Final = ("--resume", "--session")
+ZSH_BEGIN: Final = "#compdef dsh\nautoload -U +X bashcompinit && bashcompinit\n"
+#: The file is the body of a function that is loaded by the first Tab, which wants an answer, too.
+ZSH_END: Final = 'if [ "$funcstack[1]" = "_dsh" ]; then _bash_complete -F _dsh_words; fi\n'
 #: Ids of this machine's sessions, newest first.
 IDS: Final = "dsh sessions list --all 2>/dev/null | cut -d' ' -f1"
 
@@ -37,7 +43,7 @@ def script_for(shell: str) -> str:
         case "fish":
             return _fish(nodes)
         case "zsh":
-            return "#compdef dsh\nautoload -U +X bashcompinit && bashcompinit\n" + _bash(nodes)
+            return f"{ZSH_BEGIN}{_bash(nodes)}{ZSH_END}"
         case _:
             return _bash(nodes)
 
@@ -49,9 +55,13 @@ def _bash(nodes: Mapping[str, Node]) -> str:
     )
     takers = "|".join(path for path, node in nodes.items() if node.takes_session)
     valued = "|".join(sorted({option for node in nodes.values() for option in node.files}))
+    fixed = "".join(
+        f"    {option}) COMPREPLY=($(compgen -W '{values}' -- \"$cur\")); return ;;\n"
+        for option, values in VALUES.items()
+    )
     return f"""\
 # Completion of dsh. Made by: dsh completion bash
-_dsh() {{
+_dsh_words() {{
   local cur prev path words word i
   cur=${{COMP_WORDS[COMP_CWORD]}}
   prev=${{COMP_WORDS[COMP_CWORD-1]}}
@@ -66,9 +76,7 @@ _dsh() {{
   done
   case "$prev" in
     {valued}) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --profile) COMPREPLY=($(compgen -W 'demo headless chat' -- "$cur")); return ;;
-    --color) COMPREPLY=($(compgen -W 'auto always never' -- "$cur")); return ;;
-    --resume|--session) COMPREPLY=($(compgen -W "last $({IDS})" -- "$cur")); return ;;
+{fixed}    {"|".join(SESSIONS)}) COMPREPLY=($(compgen -W "last $({IDS})" -- "$cur")); return ;;
   esac
   words=''
   case "$path" in
@@ -79,7 +87,7 @@ _dsh() {{
   esac
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }}
-complete -F _dsh dsh
+complete -F _dsh_words dsh
 """
 
 
@@ -92,11 +100,15 @@ def _fish(nodes: Mapping[str, Node]) -> str:
     for path, node in nodes.items():
         condition = _fish_condition(path.split(), node.commands)
         lines += [
-            f"complete -c dsh -n '{condition}' -a '{name}' -d '{summary}'"
+            f"complete -c dsh -n '{condition}' -a '{name}' -d '{_escaped(summary)}'"
             for name, summary in node.summaries.items()
         ]
         for option in node.options:
             value = " -r -F" if option in node.files else ""
+            if option in VALUES:
+                value = f" -x -a '{VALUES[option]}'"
+            elif option in SESSIONS:
+                value = f" -x -a '(echo last; {_escaped(IDS)})'"
             lines.append(f"complete -c dsh -n '{condition}' -l '{option[2:]}'{value}")
         if node.takes_session:
             lines.append(f"complete -c dsh -n '{condition}' -a '(echo last; {_escaped(IDS)})'")
