@@ -51,8 +51,14 @@ async def wait(args: Wait, run: ToolRun) -> str:
     return "waited"
 
 
+async def crash() -> None:
+    await appears("crash")
+    raise RuntimeError("the house falls down")
+
+
 @plugin(name="waiter", deps=Deps)
 async def waiter(ctx: Context, config: None, deps: Deps) -> None:
+    trio.lowlevel.spawn_system_task(crash)  # outside of everything that contains failures
     deps.tools.register(
         ctx, define_tool(name="wait", description="Waits.", args=Wait, output=str, execute=wait)
     )
@@ -114,3 +120,22 @@ async def test_live_output_is_shown_and_a_message_that_was_read_is_not_taken_bac
     assert [text for text in logs if "collected" in text] == []
     messages = orjson.loads(server.requests[-1].body)["messages"]
     assert [m["content"] for m in messages if m["role"] == "user"] == ["go", "only invoices"]
+
+
+@pytest.mark.holds("CL25")
+async def test_a_crash_leaves_the_terminal_as_it_was_and_says_so_in_a_sentence(
+    here: CommandLine,
+) -> None:
+    async with open_model_server([DONE] * 2, strict=True) as server:
+        there = here.talking_to(server)
+        async with talking(there, "--session", "s1", "--config", "my.yml") as person:
+            await person.sends("go")
+            await person.sees("turn 1 done")
+            await person.types("a draft")
+            (here.workspace / "crash").touch()
+            assert await person.ended() == 1
+            assert person.restored
+            assert "dsh: an unexpected TrioInternalError" in person.shown
+            assert "Traceback" not in person.shown
+            assert "saved s1 · dsh chat --resume s1" in person.shown
+        assert (await there.run("run", "--resume", "s1", "go on")).code == 0
