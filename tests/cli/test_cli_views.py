@@ -220,9 +220,9 @@ def test_the_request_of_a_step_is_what_stood_before_its_reply() -> None:
     events = log.session.events
     assert steps_of(events) == ((1, 1), (2, 1))
     assert [message.role for message in request_at(events, "1.1")] == ["user"]
-    assert [message.role for message in request_at(events, None)] == [
-        "user", "assistant", "tool", "user",
-    ]  # fmt: skip
+    sent = [message.role for message in request_at(events, "2.1")]
+    assert sent == ["user", "assistant", "tool", "user"]
+    assert [message.role for message in request_at(events, None)] == [*sent, "assistant"]
 
 
 @pytest.mark.holds("CL9")

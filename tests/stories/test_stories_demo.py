@@ -91,8 +91,10 @@ async def test_messages_are_the_requests_that_the_model_recorded(
     for step, messages in enumerate(recorded, start=1):
         printed = await cli.run("sessions", "messages", "s1", "--step", f"1.{step}")
         assert [orjson.loads(line) for line in printed.lines] == messages
-    newest = await cli.run("sessions", "messages", "s1")
-    assert [orjson.loads(line) for line in newest.lines] == recorded[-1]
+    now = await cli.run("sessions", "messages", "s1")
+    *sent, reply = [orjson.loads(line) for line in now.lines]
+    assert sent == recorded[-1]
+    assert (reply["role"], reply["content"][0]["text"]) == ("assistant", ran.out.rstrip("\n"))
 
 
 @pytest.mark.holds("CL16")

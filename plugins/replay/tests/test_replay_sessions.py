@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from dsh import catalog as ev
 from dsh import define_tool, plugin
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dsh.hooks.live import ToolRun
     from dsh.testing import TestHouse
     from dsh.tools import Tool
-    from dsh.wire import StoredLog
+    from dsh.wire import StoredEvent, StoredLog
 
 
 @frozen(kw_only=True)
@@ -192,3 +192,53 @@ async def test_a_log_that_cannot_be_read_fails_the_row(
         await kernel.settled()
         (problem,) = kernel.audit()
         assert "x.jsonl cannot be read" in problem.reason
+
+
+async def test_a_result_that_only_failed_otherwise_is_a_difference(tmp_path: Path) -> None:
+    """The text is the same: a success that says `Error: …` then, a denial now."""
+    store = MemoryStore()
+
+    async def execute(args: Look, run: ToolRun) -> str:
+        return f"Error: {args.path} is closed to {run.name}"
+
+    look = define_tool(name="look", description="look", args=Look, output=str, execute=execute)
+    replies = [calls(call("look", '{"path": "a"}')), says("I see")]
+    async with open_test_house(replies=replies, tools=[look], store=store) as house:
+        handle = await house.agent("s")
+        await handle.agent.ask(user_message("go"))
+        await handle.aclose()
+    log = await store.read("s")
+    turn = Recording(log.events).turns[1]
+
+    async def told(reason: str | None) -> str:
+        async with open_test_house(tools=[look]) as house:
+            await house.kernel.mount(replay, saved(log, tmp_path), slot=9).ready()
+            if reason is not None:
+                house.tools.guard(house.ctx, lambda _call: reason)
+            return await again(house, log, turn, "go")
+
+    assert await told(None) == "I see"
+    place = "REPLAY_DIFFERS: turn 1, step 2: messages[2]"
+    assert await told("a is closed to look") == (f"{place}.isError is there now, not recorded")
+    assert await told("another") == (
+        f"{place}.content[0].text: 'Error: a is closed to look' was recorded, 'Error: another' now"
+    )
+
+
+async def test_a_last_reply_that_is_put_together_otherwise_is_a_difference(tmp_path: Path) -> None:
+    """No later request of the turn would show it."""
+    log = await recorded(MemoryStore())
+
+    def other(event: StoredEvent) -> StoredEvent:
+        if not isinstance(event.data, ev.assistant.Message) or event.data.turn != 2:
+            return event
+        message = evolve(event.data.message, content=(records.TextBlock(text="welcome"),))
+        return evolve(event, data=evolve(event.data, message=message))
+
+    log = evolve(log, events=tuple(map(other, log.events)))
+    told = await replayed(log, tmp_path, looking([]), prompts=PROMPTS)
+    assert told[0] == "two things are there"
+    assert told[1] == (
+        "REPLAY_DIFFERS: turn 2, at its end: messages[7].content[0].text: "
+        "'welcome' was recorded, 'you are welcome' now"
+    )

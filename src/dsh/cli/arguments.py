@@ -208,11 +208,13 @@ def _add_sessions(commands: Commands) -> None:
     add_telling(show)
     add_shared(show)
     messages = actions.add_parser(
-        "messages", help="what the model was sent: one JSON message a line", allow_abbrev=False
+        "messages", help="the history the model reads, one JSON message a line", allow_abbrev=False
     )
     messages.add_argument("session", metavar="SESSION")
     messages.add_argument(
-        "--step", metavar="TURN.STEP", help="the request of this step (default: the newest)"
+        "--step",
+        metavar="TURN.STEP",
+        help="what was sent at this step (default: all, with the last reply)",
     )
     add_shared(messages)
     verify = actions.add_parser(

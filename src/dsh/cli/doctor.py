@@ -32,7 +32,7 @@ from dsh.errors import ConfigError, HarnessError, UsageError
 from dsh.seams.persistence import PERSISTENCE, SessionPersistence
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from dsh.boot import Harness
     from dsh.cli.arguments import DoctorOptions

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from dsh import catalog as ev
 from dsh.agent import CreateAgent
 from dsh.boot import Row, mounted, planned, read_known
 from dsh.catalog import records
@@ -20,7 +21,7 @@ from dsh.cli.inert import one_line
 from dsh.cli.progress import reason_in_words
 from dsh.errors import UsageError
 from dsh.hooks import frozen
-from dsh.session import RecordedTurn, Recording, is_regenerated
+from dsh.session import SESSIONS, RecordedTurn, Recording, is_regenerated
 from dsh.wire import encode_header, encode_rows
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from dsh.seams.persistence import SessionPersistence, SessionSummary
     from dsh.wire import StoredLog
 
-__all__ = ["replaying"]
+__all__ = ["Told", "replaying", "verdict"]
 
 DIFFERS: Final = "REPLAY_DIFFERS"
 ENDED: Final = "REPLAY_ENDED"
@@ -87,7 +88,7 @@ def _plan(options: SessionsOptions, path: Path, log: StoredLog) -> Plan:
 
 
 @frozen(slots=True)
-class _Told:
+class Told:
     """How a turn went, for its line."""
 
     text: str
@@ -96,11 +97,11 @@ class _Told:
 
 async def _replayed(
     harness: Harness, log: StoredLog, recording: Recording, turn: RecordedTurn
-) -> _Told:
+) -> Told:
     """One turn on the recorded history before it."""
     prompt = _prompt(recording, turn)
     if prompt is None:
-        return _Told("no prompt reached the model; nothing to replay", differs=False)
+        return Told("no prompt reached the model; nothing to replay", differs=False)
     handle = await harness.agents.make(
         CreateAgent(
             session_id=f"replay-{turn.number}-{log.header.id}",
@@ -112,17 +113,18 @@ async def _replayed(
     )
     try:
         outcome = await handle.agent.ask(prompt)
+        steps = _steps(harness, handle.agent.id, turn.number)
     finally:
         await handle.aclose()
     match outcome.reason:
         case records.ErrorTurnEnd(error=failure) if failure.code == DIFFERS:
-            return _Told(f"differs at {failure.message}", differs=True)
+            return Told(f"differs at {failure.message}", differs=True)
         case records.ErrorTurnEnd(error=failure) if failure.code == ENDED:
-            return _Told(
+            return Told(
                 f"the same up to where the recording ends ({failure.message})", differs=False
             )
         case _:
-            return _ended(turn, outcome.reason)
+            return verdict(turn, outcome.reason, steps)
 
 
 def _prompt(recording: Recording, turn: RecordedTurn) -> records.UserMessage | None:
@@ -144,9 +146,20 @@ def _options(header: records.EpochHeader) -> records.AgentOptions:
     )
 
 
-def _ended(turn: RecordedTurn, reason: records.TurnEndReason) -> _Told:
-    if type(reason) is not type(turn.end):
-        then = reason_in_words(turn.end) if turn.end is not None else "never ended"
-        return _Told(f"{reason_in_words(reason)} now, recorded was: {then}", differs=True)
+def _steps(harness: Harness, session_id: str, turn: int) -> int:
+    """How many steps this turn of a live session had."""
+    session = harness.service(SESSIONS).get(session_id)
+    events = () if session is None else session.events
+    return sum(isinstance(one.data, ev.step.Start) and one.data.turn == turn for one in events)
+
+
+def verdict(turn: RecordedTurn, reason: records.TurnEndReason, steps: int) -> Told:
+    """What a replayed turn showed in which no request and no history differed."""
+    then = "never ended" if turn.end is None else reason_in_words(turn.end)
+    if reason != turn.end:
+        return Told(f"{reason_in_words(reason)} now, recorded was: {then}", differs=True)
+    if steps != len(turn.steps):
+        told = f"differs: {steps} steps now, {len(turn.steps)} were recorded"
+        return Told(told, differs=True)
     requests = sum(len(attempts) for attempts in turn.steps.values())
-    return _Told(f"the same, {requests} request{'' if requests == 1 else 's'}", differs=False)
+    return Told(f"the same, {requests} request{'' if requests == 1 else 's'}", differs=False)

@@ -1,7 +1,8 @@
-"""What the model was sent at a step, folded from the log.
+"""What the model was sent at a step, or has read and said by now, folded from the log.
 
-What comes in: the events of a stored log, and `TURN.STEP`. What goes out: the messages of the
-request that was answered there. The fold is the session's own; nothing is guessed.
+What comes in: the events of a stored log, and perhaps `TURN.STEP`. What goes out: the messages of
+the request that was answered there, or the whole history. The fold is the session's own; nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ def steps_of(events: Sequence[StoredEvent]) -> tuple[Step, ...]:
 
 
 def request_at(events: Sequence[StoredEvent], wanted: str | None) -> tuple[Message, ...]:
-    """The messages of the step's last request; None: of the newest step.
+    """The messages of the step's last request; None: the history as it is now.
 
-    Raises UsageError for a step that is not there.
+    The history ends with the last reply, which no request has sent yet. Raises UsageError for a
+    step that is not there.
     """
     steps = steps_of(events)
-    step = _wanted(steps, wanted)
-    return derive(events[: _cut(events, step)])
-
-
-def _wanted(steps: Sequence[Step], wanted: str | None) -> Step:
     if not steps:
         raise UsageError("the session has no step yet: nothing was sent to a model")
     if wanted is None:
-        return steps[-1]
+        return derive(events)
+    return derive(events[: _cut(events, _wanted(steps, wanted))])
+
+
+def _wanted(steps: Sequence[Step], wanted: str) -> Step:
     turn, dot, step = wanted.partition(".")
     if not (dot and turn.isdecimal() and step.isdecimal()):
         raise UsageError(f"--step {wanted!r}: write TURN.STEP, as in --step 1.2")

@@ -17,6 +17,7 @@ from dsh.session.recording import (
     RecordedTurn,
     Recording,
     first_difference,
+    first_message_difference,
     is_regenerated,
     same_message,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "closed_boundary",
     "derive",
     "first_difference",
+    "first_message_difference",
     "fork_log",
     "forked",
     "interrupted_closers",

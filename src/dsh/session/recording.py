@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 import orjson
 
 from dsh.catalog import assistant, codec, request, step, tool, turn, user
-from dsh.catalog.records import EpochHeader, FinishChunk, PluginSource, ToolResultMessage
+from dsh.catalog.records import EpochHeader, FinishChunk, PluginSource
 from dsh.hooks import frozen
 from dsh.session.messages import Derived
 from dsh.session.surface import Surface
@@ -29,6 +29,7 @@ __all__ = [
     "RecordedTurn",
     "Recording",
     "first_difference",
+    "first_message_difference",
     "is_regenerated",
     "same_message",
 ]
@@ -59,12 +60,14 @@ class RecordedRequest:
 class RecordedTurn:
     """One turn: the seq of its start, how often each step asked the model, how it ended.
 
-    `end` is None for a turn that a crash cut before anything closed it.
+    `messages` is the history that it left behind. `end` is None for a turn that a crash cut before
+    anything closed it.
     """
 
     number: int
     start: int
     steps: Mapping[int, tuple[RecordedRequest, ...]]
+    messages: tuple[Message, ...]
     end: TurnEndReason | None
 
 
@@ -159,13 +162,22 @@ class _Listener:
         self._close_attempt()
         if self._turn:
             self._recording.turns[self._turn] = RecordedTurn(
-                number=self._turn, start=self._start, steps=self._steps, end=reason
+                number=self._turn,
+                start=self._start,
+                steps=self._steps,
+                messages=self._derived.messages(),
+                end=reason,
             )
         self._turn, self._steps = 0, {}
 
 
-def first_difference(recorded: RecordedRequest, now: LlmRequest) -> str | None:
-    """Where the request of today first differs from the recorded one, in words; None if nowhere."""
+def first_difference(
+    recorded: RecordedRequest, now: LlmRequest, messages: Sequence[Message]
+) -> str | None:
+    """Where the request of today first differs from the recorded one, in words; None if nowhere.
+
+    `messages` are those of the request, or what they would be without a replay's own doing.
+    """
     config = recorded.header.config
     for name, then, today in (
         ("provider", config.provider, now.provider),
@@ -175,12 +187,16 @@ def first_difference(recorded: RecordedRequest, now: LlmRequest) -> str | None:
         ("maxTokens", config.max_tokens, now.max_tokens),
         ("stop", list(config.stop), list(now.stop)),
         ("tools", _plain(recorded.header.tools), _plain(now.tools)),
-        ("messages", _plain(recorded.messages), _plain(now.messages)),
     ):
         found = _difference(name, then, today)
         if found is not None:
             return found
-    return None
+    return first_message_difference(recorded.messages, messages)
+
+
+def first_message_difference(then: Sequence[Message], now: Sequence[Message]) -> str | None:
+    """Where two histories first differ, in words; None if nowhere."""
+    return _difference("messages", _plain(then), _plain(now))
 
 
 def same_message(one: UserMessage, other: UserMessage) -> bool:
@@ -201,9 +217,6 @@ def _plain(records: Sequence[object]) -> list[object]:
         fields = dict(cast("dict[str, object]", codec.encode_record(record)))
         if "role" in fields:
             fields.pop("id", None)
-        if isinstance(record, ToolResultMessage):
-            # A replayed result is served as a failure, whose content is that of the recorded one.
-            fields.pop("isError", None)
         shown.append(fields)
     return shown
 

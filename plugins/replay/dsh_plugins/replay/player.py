@@ -11,10 +11,17 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, final
 
 import trio
+from attrs import evolve
 
 from dsh import catalog as ev
+from dsh.errors import SessionError
 from dsh.hooks import live
-from dsh.session import first_difference, is_regenerated, same_message
+from dsh.session import (
+    first_difference,
+    first_message_difference,
+    is_regenerated,
+    same_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -27,6 +34,7 @@ __all__ = ["Player"]
 
 DIFFERS: Final = "REPLAY_DIFFERS"
 ENDED: Final = "REPLAY_ENDED"
+_BY_ITSELF: Final = (ev.records.CompletedTurnEnd, ev.records.MaxTokensTurnEnd)
 
 
 @final
@@ -37,6 +45,9 @@ class Player:
         self._recording: Final = recording
         self._sessions: Final = sessions
         self._attempts: Final[dict[tuple[str, int, int], int]] = {}
+        self._steps: Final[dict[str, int]] = {}
+        #: Calls that were answered from the recording. Any other result is this run's own.
+        self._served: Final[dict[str, ev.tool.Result]] = {}
 
     def listen(self, ctx: Context) -> None:
         """Take the places of model and tools, before every other listener."""
@@ -70,6 +81,7 @@ class Player:
             if recorded is None:
                 told = f"the recording has no result for call {call.exec.call_id}"
                 return live.ToolFailed(message=told, content=())
+            self._served[call.exec.call_id] = recorded
             return live.ToolFailed(
                 message="replayed", content=recorded.message.content, info=recorded.error
             )
@@ -79,9 +91,15 @@ class Player:
             call: ev.tools.PostExecute, call_next: Next[ev.tools.PostExecuteDecision]
         ) -> ev.tools.PostExecuteDecision:
             # What was recorded has been through this already.
-            if call.exec.call_id in self._recording.results:
+            if call.exec.call_id in self._served:
                 return ev.tools.Accept()
             return await call_next()
+
+        @ctx.on(ev.agent.TURN_STOPPING, prepend=True)
+        async def compare(stopping: ev.agent.TurnStopping) -> None:
+            found = self._left_behind(stopping.agent.session, stopping.turn)
+            if found is not None:
+                raise SessionError(f"turn {stopping.turn}, at its end: {found}", code=DIFFERS)
 
     def _answer(self, request: live.LlmRequest) -> Sequence[ev.records.StreamChunk]:
         """The recorded stream, or one that fails and says why."""
@@ -89,6 +107,7 @@ class Player:
         if place is None:
             return _failure(DIFFERS, "a request outside of the recorded session's steps")
         turn, step, index = place
+        self._steps[request.session_id or ""] = step
         recorded = self._recording.attempt(turn, step, index)
         where = f"turn {turn}, step {step}" + (f", try {index + 1}" if index else "")
         if recorded is None:
@@ -96,10 +115,36 @@ class Player:
             if told is None or any(number > step for number in told.steps):
                 return _failure(DIFFERS, f"{where}: no such request was recorded")
             return _failure(ENDED, f"{where}: the recorded turn made no such request")
-        found = first_difference(recorded, request)
+        found = first_difference(recorded, request, self._as_served(request.messages))
         if found is not None:
             return _failure(DIFFERS, f"{where}: {found}")
         return _whole(recorded, where)
+
+    def _left_behind(self, session: live.Session, turn: int) -> str | None:
+        """The first difference in the history that the turn leaves behind.
+
+        A turn that went on from here, or that something else ended, is told by its next request or
+        by its end.
+        """
+        recorded = self._recording.turns.get(turn)
+        if recorded is None or not isinstance(recorded.end, _BY_ITSELF):
+            return None
+        if self._steps.get(session.id, 0) != max(recorded.steps, default=0):
+            return None
+        return first_message_difference(
+            recorded.messages, self._as_served(session.derive_messages())
+        )
+
+    def _as_served(self, messages: Sequence[ev.records.Message]) -> tuple[ev.records.Message, ...]:
+        """The messages, with each result that was served as what it was: no failure, or one."""
+        return tuple(map(self._unmasked, messages))
+
+    def _unmasked(self, message: ev.records.Message) -> ev.records.Message:
+        if isinstance(message, ev.records.ToolResultMessage):
+            served = self._served.get(message.tool_call_id)
+            if served is not None:
+                return evolve(message, is_error=served.message.is_error)
+        return message
 
     def _place(self, session_id: str | None) -> tuple[int, int, int] | None:
         session = None if session_id is None else self._sessions.get(session_id)
