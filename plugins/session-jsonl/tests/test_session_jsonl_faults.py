@@ -7,7 +7,7 @@ import threading
 import time
 from errno import EACCES, EDQUOT, EIO, ENOSPC, EPERM
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 from typing_extensions import override
@@ -15,6 +15,7 @@ from typing_extensions import override
 from dsh.errors import SessionBusy, SessionError, StorageFailed
 from dsh.session import verify
 from dsh.testing import LogWriting
+from dsh.testing.faulty_disk import FaultyDisk
 from dsh.testing.logs import header
 from dsh.wire import StoredEvent, encode_line
 from dsh_plugins.session_jsonl import Disk, JsonlStore
@@ -24,65 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dsh.seams.persistence import WriteHandle
-
-T = TypeVar("T")
-
-
-class Faulty(Disk):
-    """A disk that fails at one call, and lets a write take half of its bytes before that."""
-
-    def __init__(self, at: int, code: int) -> None:
-        self.at = at
-        self.code = code
-        self.calls: list[str] = []
-        self.healed = False
-
-    def call(self, name: str, act: Callable[[], T]) -> T:
-        self.calls.append(name)
-        if not self.healed and len(self.calls) > self.at:
-            raise OSError(self.code, os.strerror(self.code))
-        return act()
-
-    @override
-    def open(self, path: Path, flags: int) -> int:
-        return self.call("open", lambda: super(Faulty, self).open(path, flags))
-
-    @override
-    def write(self, fd: int, data: memoryview, at: int) -> int:
-        half = data[: max(1, len(data) // 2)]
-        return self.call("write", lambda: super(Faulty, self).write(fd, half, at))
-
-    @override
-    def sync(self, fd: int) -> None:
-        self.call("sync", lambda: super(Faulty, self).sync(fd))
-
-    @override
-    def truncate(self, fd: int, length: int) -> None:
-        self.call("truncate", lambda: super(Faulty, self).truncate(fd, length))
-
-    @override
-    def stat(self, fd: int) -> os.stat_result:
-        return self.call("stat", lambda: super(Faulty, self).stat(fd))
-
-    @override
-    def link(self, source: Path, target: Path) -> None:
-        self.call("link", lambda: super(Faulty, self).link(source, target))
-
-    @override
-    def rename(self, source: Path, target: Path) -> None:
-        self.call("rename", lambda: super(Faulty, self).rename(source, target))
-
-    @override
-    def unlink(self, path: Path) -> None:
-        self.call("unlink", lambda: super(Faulty, self).unlink(path))
-
-    @override
-    def make_folder(self, path: Path) -> None:
-        self.call("make_folder", lambda: super(Faulty, self).make_folder(path))
-
-    @override
-    def lock(self, fd: int) -> None:
-        self.call("lock", lambda: super(Faulty, self).lock(fd))
 
 
 def three_batches() -> tuple[tuple[StoredEvent, ...], list[tuple[int, int]]]:
@@ -106,7 +48,7 @@ def lines(events: tuple[StoredEvent, ...]) -> list[bytes]:
     return [encode_line(event) for event in events]
 
 
-async def tried(disk: Faulty, act: Callable[[], Awaitable[None]]) -> bool:
+async def tried(disk: FaultyDisk, act: Callable[[], Awaitable[None]]) -> bool:
     """Do it; if the disk refuses, heal the disk and say so."""
     try:
         await act()
@@ -116,7 +58,7 @@ async def tried(disk: Faulty, act: Callable[[], Awaitable[None]]) -> bool:
     return True
 
 
-async def a_life(root: Path, disk: Faulty) -> None:
+async def a_life(root: Path, disk: FaultyDisk) -> None:
     """Create, append three batches, sync each; whatever fails is done again once."""
     store = JsonlStore(root, now_ms=lambda: 5, disk=disk)
     events, batches = three_batches()
@@ -157,13 +99,13 @@ async def stored_so_far(root: Path, events: tuple[StoredEvent, ...], *, at_least
 
 @pytest.mark.parametrize("code", [ENOSPC, EIO, EDQUOT])
 async def test_a_fault_at_any_call_is_told_and_heals(tmp_path: Path, code: int) -> None:
-    sound = Faulty(10**9, code)
+    sound = FaultyDisk(10**9, code)
     await a_life(tmp_path / "sound", sound)
     assert {"open", "write", "sync", "stat", "link", "unlink", "lock"} <= set(sound.calls)
     events, _ = three_batches()
     for at in range(len(sound.calls)):
         root = tmp_path / str(at)
-        await a_life(root, Faulty(at, code))
+        await a_life(root, FaultyDisk(at, code))
         fresh = JsonlStore(root, now_ms=lambda: 5)
         log = await fresh.read("s")
         assert lines(log.events) == lines(events), f"fault at call {at}, {sound.calls[at]}"
@@ -173,7 +115,7 @@ async def test_a_fault_at_any_call_is_told_and_heals(tmp_path: Path, code: int) 
 
 
 async def test_a_disk_that_stays_full_keeps_the_log_as_it_was(tmp_path: Path) -> None:
-    disk = Faulty(10**9, ENOSPC)
+    disk = FaultyDisk(10**9, ENOSPC)
     store = JsonlStore(tmp_path, now_ms=lambda: 5, disk=disk)
     events, batches = three_batches()
     handle = await store.create(header())
@@ -193,7 +135,7 @@ async def test_a_disk_that_stays_full_keeps_the_log_as_it_was(tmp_path: Path) ->
     assert lines((await store.read("s")).events) == lines(events)
 
 
-class FailingSync(Faulty):
+class FailingSync(FaultyDisk):
     """A disk that writes, and cannot sync until it is healed."""
 
     @override

@@ -88,7 +88,7 @@ class JsonlStore(SessionPersistence):
             raise
 
     def _refuse_stored(self, session_id: str) -> None:
-        stored = self._places.find(session_id)
+        stored = self._stored(session_id)
         if stored is not None:
             raise SessionExists(
                 f"a session {session_id!r} is stored already at {stored}; "
@@ -171,13 +171,19 @@ class JsonlStore(SessionPersistence):
         )
 
     def _find(self, session_id: str) -> Path:
-        path = self._places.find(session_id)
+        path = self._stored(session_id)
         if path is None:
             raise SessionNotFound(
                 f"no session {session_id!r} is stored under {self._places.root}; "
                 "`dsh sessions list` shows those that are"
             )
         return path
+
+    def _stored(self, session_id: str) -> Path | None:
+        try:
+            return self._places.find(session_id)
+        except OSError as error:
+            raise _unreachable(session_id, error) from error
 
     def _bytes(self, path: Path) -> bytes:
         try:

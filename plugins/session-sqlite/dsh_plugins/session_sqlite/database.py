@@ -73,8 +73,11 @@ class Database:
         self._writer: sqlite3.Connection | None = None
 
     def exists(self) -> bool:
-        """Whether anything was ever stored."""
-        return self.path.exists()
+        """Whether anything was ever stored. Raises StorageFailed where nobody may look."""
+        try:
+            return self.path.exists()
+        except OSError as error:
+            raise told(self.path, "read", error) from error
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection, None, None]:
