@@ -377,3 +377,4 @@ class PluginInfo:
     extra: str = ""
     dependencies: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
+    known_as: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["distribution_version", "read_plugins"]
 
 REQUIRED: Final = ("name", "package", "entry", "summary")
-OPTIONAL: Final = ("extra", "dependencies", "profiles")
+OPTIONAL: Final = ("extra", "dependencies", "profiles", "known_as")
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -85,6 +85,7 @@ def _read(path: Path, place: Place, faults: Faults) -> PluginInfo | None:
         extra=texts["extra"],
         dependencies=lists["dependencies"],
         profiles=lists["profiles"],
+        known_as=lists["known_as"],
     )
 
 

@@ -218,34 +218,24 @@ def _older(event: Event) -> Node:
 
 
 def composition_schema(catalogs: Sequence[Catalog], plugins: Sequence[PluginInfo]) -> str:
-    """`composition.schema.json`: a composition file, with the configuration of every row."""
+    """`composition.schema.json`: a composition file, with the configuration of every row.
+
+    A plugin that is known by other names too is offered, and its configuration read, under each.
+    """
     definitions = _definitions(catalogs, configured_names(tuple(catalogs)), config=True)
+    others = {plugin.name: plugin.known_as for plugin in plugins}
+    docs = {plugin.name: plugin.summary for plugin in plugins}
     rules: list[Json] = []
-    names = {plugin.name for plugin in plugins}
     for catalog in catalogs:
         for section in catalog.sections:
-            names.add(section.section)
+            docs[section.section] = section.doc
             key = f"row.{section.section}"
             definitions[key] = _fields(section.fields, section.doc)
-            word = re.escape(section.section).replace(r"\-", "-")
-            named: Node = {"pattern": f"^(@[^/]+/dsh-)?{word}$"}
-            rules.append(
-                {
-                    "if": {
-                        "anyOf": [
-                            {"properties": {"name": named}, "required": ["name"]},
-                            {
-                                "properties": {"id": {"const": section.section}, "name": False},
-                                "required": ["id"],
-                            },
-                        ]
-                    },
-                    "then": {"properties": {"config": _ref(key)}},
-                }
-            )
-    docs = {plugin.name: plugin.summary for plugin in plugins}
-    docs |= {s.section: s.doc for catalog in catalogs for s in catalog.sections}
-    choices: list[Json] = [{"const": name, "description": docs[name]} for name in sorted(names)]
+            names = (section.section, *others.get(section.section, ()))
+            rules.append(_configured(names, key))
+    for name, known_as in others.items():
+        docs |= dict.fromkeys(known_as, f"Another name of {name}.")
+    choices: list[Json] = [{"const": name, "description": docs[name]} for name in sorted(docs)]
     row: Node = {
         "type": "object",
         "properties": {
@@ -269,3 +259,19 @@ def composition_schema(catalogs: Sequence[Catalog], plugins: Sequence[PluginInfo
     doc = "Which plugins are mounted, in which order, with which configuration."
     body: Node = {"type": "array", "items": row, "$defs": definitions}
     return _text("A composition of dsh", doc, body)
+
+
+def _configured(names: Sequence[str], key: str) -> Node:
+    """Rows of these names have this configuration."""
+    words = "|".join(re.escape(name).replace(r"\-", "-") for name in names)
+    pattern = f"^(@[^/]+/dsh-)?{words if len(names) == 1 else f'({words})'}$"
+    ids: Node = {"const": names[0]} if len(names) == 1 else {"enum": [*names]}
+    return {
+        "if": {
+            "anyOf": [
+                {"properties": {"name": {"pattern": pattern}}, "required": ["name"]},
+                {"properties": {"id": ids, "name": False}, "required": ["id"]},
+            ]
+        },
+        "then": {"properties": {"config": _ref(key)}},
+    }

@@ -7,6 +7,7 @@ the schema of compositions.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -14,6 +15,7 @@ from typing import cast
 import jsonschema_rs
 import pytest
 
+from dsh.boot.names import DOCUMENTED, ROOMS
 from dsh.catalog import codec, registry
 from dsh.catalog.records import SessionHeader
 
@@ -85,6 +87,10 @@ def test_headers_packed_rows_and_strangers_are_lines_of_a_log() -> None:
         ({"name": "token-budget", "config": {"max_turn_tokens": 9}}, False),
         ({"name": "acme-deploy", "config": {"anything": [1]}}, True),
         ({"name": "acme-deploy", "disabled": "yes"}, False),
+        ({"name": "session-persistence-jsonl", "config": {"root": "/s"}}, True),
+        ({"name": "session-persistence-jsonl", "config": {"rooot": "/s"}}, False),
+        ({"name": "@deepseek-ai/dsh-llm-deepseek", "config": {"providers": 3}}, False),
+        ({"id": "user-approval", "config": {"anything": 1}}, False),
         ({"config": {}}, False),
         (
             {
@@ -123,3 +129,19 @@ def test_every_plugin_of_ours_can_be_completed() -> None:
     offered = {each.get("const") for each in cast("list[Node]", name["anyOf"])}
     ours = {path.parent.name for path in ROOT.glob("plugins/*/plugin.toml")}
     assert ours <= offered
+
+
+@pytest.mark.holds("CAT18")
+def test_names_that_a_composition_may_use_for_ours_are_completed_and_checked() -> None:
+    """What boot understands, and what editors are told, is one list."""
+    said = {
+        other: path.parent.name
+        for path in ROOT.glob("plugins/*/plugin.toml")
+        for other in tomllib.loads(path.read_text(encoding="utf-8")).get("known_as", ())
+    }
+    rooms = {other: ours for other, ours in DOCUMENTED.items() if ours in ROOMS}
+    assert said | rooms == DOCUMENTED, "set `known_as` in plugin.toml and DOCUMENTED in boot/names"
+    items = cast("Node", loaded("composition")["items"])
+    name = cast("Node", cast("Node", items["properties"])["name"])
+    offered = {each.get("const") for each in cast("list[Node]", name["anyOf"])}
+    assert set(said) <= offered
