@@ -184,7 +184,7 @@ def test_the_build_follows_the_plugins(faults_of: FaultsOf, small: Path) -> None
     text = wanted_files(load(small), small)["pyproject.toml"]
     made = tomllib.loads(text)
     assert made["project"]["entry-points"] == {
-        "dsh.plugins": {"shop-keeper": "dsh_plugins.shop_keeper:shop_keeper"},
+        "dsh.plugins": {"shop-keeper": "dsh_plugins.shop_keeper:shop_keeper [till]"},
         "dsh.catalogs": {"shop-keeper": "dsh_plugins.shop_keeper.catalog:CATALOG"},
     }
     assert made["project"]["optional-dependencies"] == {"till": ["till>=1"]}

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
-import h11
 import pytest
 import trio
 
 from dsh.boot import ProcessEnviron
 from dsh.boot.environ import EnvironCredentials, environ_plugin
 from dsh.errors import PluginError
-from dsh.testing import Committed, ToolRoom, open_tool_room
+from dsh.testing import (
+    Committed,
+    HttpAnswer,
+    HttpAsked,
+    HttpStub,
+    ToolRoom,
+    open_http_stub,
+    open_tool_room,
+)
 from dsh_plugins.mcp import mcp
 from dsh_plugins.mcp.catalog import McpConfig, McpServer
 from dsh_plugins.mcp.settings import target_of
@@ -33,20 +39,8 @@ Body: TypeAlias = "dict[str, object]"
 
 
 @attrs.frozen
-class Answer:
-    """What the stub answers. `hangs`: headers never come. `cut`: the body is not all there."""
-
-    status: int = 200
-    body: bytes = b""
-    kind: str = "application/json"
-    headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    hangs: bool = False
-    cut: bool = False
-
-
-@attrs.frozen
 class Asked:
-    """What the stub was asked."""
+    """A message of the plugin, and what came with it."""
 
     verb: str
     headers: Mapping[str, str]
@@ -55,6 +49,11 @@ class Asked:
     @property
     def method(self) -> object:
         return self.message.get("method")
+
+
+def read(asked: HttpAsked) -> Asked:
+    message = cast("Body", json.loads(asked.body)) if asked.body else {}
+    return Asked(asked.verb, asked.headers, message)
 
 
 def result(message: Body, value: object) -> bytes:
@@ -73,13 +72,11 @@ class Stub:
     """A server with one tool `echo`. Put a function into `says` to answer a method otherwise."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
         self.sessions = 0
-        self.says: dict[object, Callable[[Asked], Answer | None]] = {}
-        self.url = ""
-        self.news = trio.Event()
+        self.says: dict[object, Callable[[Asked], HttpAnswer | None]] = {}
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, request: HttpAsked) -> HttpAnswer:
+        asked = read(request)
         own = self.says.get(asked.method or asked.verb)
         found = None if own is None else own(asked)
         if found is not None:
@@ -90,70 +87,14 @@ class Stub:
                 self.sessions += 1
                 session = {"Mcp-Session-Id": f"session-{self.sessions}"}
                 greeting = {"protocolVersion": "2025-06-18", "capabilities": {}}
-                return Answer(body=result(message, greeting), headers=session)
+                return HttpAnswer(body=result(message, greeting), headers=session)
             case "tools/list":
                 tools = [{"name": "echo", "inputSchema": {"type": "object"}}]
-                return Answer(body=result(message, {"tools": tools}))
+                return HttpAnswer(body=result(message, {"tools": tools}))
             case "tools/call":
-                return Answer(body=result(message, text("from json")))
+                return HttpAnswer(body=result(message, text("from json")))
             case _:
-                return Answer(status=202)
-
-    async def serve(self, stream: trio.SocketStream) -> None:
-        wire = h11.Connection(h11.SERVER)
-        async with stream:
-            while True:
-                asked = await self._request(wire, stream)
-                if asked is None:
-                    return
-                self.asked.append(asked)
-                self.news.set()
-                self.news = trio.Event()
-                answer = self.answer(asked)
-                if answer.hangs:
-                    await trio.sleep_forever()
-                headers = {
-                    "content-type": answer.kind,
-                    "content-length": str(len(answer.body) + answer.cut),
-                    **answer.headers,
-                }
-                head = h11.Response(status_code=answer.status, headers=list(headers.items()))
-                sent = wire.send(head) or b""
-                sent += wire.send(h11.Data(data=answer.body)) or b""
-                if answer.cut:
-                    await stream.send_all(sent)
-                    return
-                await stream.send_all(sent + (wire.send(h11.EndOfMessage()) or b""))
-                wire.start_next_cycle()
-
-    async def _request(self, wire: h11.Connection, stream: trio.SocketStream) -> Asked | None:
-        head: h11.Request | None = None
-        body = b""
-        while True:
-            event = wire.next_event()
-            if event is h11.NEED_DATA:
-                try:
-                    wire.receive_data(bytes(await stream.receive_some()))
-                except trio.BrokenResourceError:
-                    return None
-            elif isinstance(event, h11.Request):
-                head = event
-            elif isinstance(event, h11.Data):
-                body += bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage) and head is not None:
-                headers = {name.decode(): value.decode() for name, value in head.headers}
-                message = cast("Body", json.loads(body)) if body else {}
-                return Asked(head.method.decode(), headers, message)
-            else:
-                return None
-
-    async def until(self, method: str) -> Asked:
-        with trio.fail_after(PATIENCE):
-            while True:
-                for asked in self.asked:
-                    if method in (asked.method, asked.verb):
-                        return asked
-                await self.news.wait()
+                return HttpAnswer(status=202)
 
 
 @attrs.define
@@ -163,7 +104,16 @@ class Desk:
     room: ToolRoom
     fiber: Fiber
     stub: Stub
+    http: HttpStub
     caplog: pytest.LogCaptureFixture
+
+    @property
+    def asked(self) -> list[Asked]:
+        return [read(asked) for asked in self.http.asked]
+
+    async def until(self, method: str) -> Asked:
+        with trio.fail_after(PATIENCE):
+            return read(await self.http.until(lambda asked: read(asked).method == method))
 
     async def echo(self) -> Committed:
         with trio.fail_after(PATIENCE):
@@ -180,18 +130,14 @@ async def open_desk(
 ) -> AsyncGenerator[Desk, None]:
     caplog.set_level(logging.WARNING, "dsh.plugin.mcp")
     environ = ProcessEnviron({"MCP_KEY": KEY, "SPACED": "a b"})
-    async with trio.open_nursery() as nursery, open_tool_room() as room:
-        serve = partial(trio.serve_tcp, stub.serve, 0, host="127.0.0.1")
-        listeners = cast("list[trio.SocketListener]", await nursery.start(serve))
-        stub.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp?q=canary-path"
+    async with open_http_stub(stub.answer) as served, open_tool_room() as room:
         base = McpServer(restarts=0) if given is None else given
-        servers = {"s": attrs.evolve(base, url=base.url or stub.url)}
+        servers = {"s": attrs.evolve(base, url=base.url or f"{served.origin}/mcp?q=canary-path")}
         await room.kernel.mount(environ_plugin(environ, EnvironCredentials(environ))).ready()
         fiber = room.kernel.mount(mcp, McpConfig(servers=servers, wait_ms=20_000))
         with trio.fail_after(PATIENCE):
             await fiber.ready()
-        yield Desk(room, fiber, stub, caplog)
-        nursery.cancel_scope.cancel()
+        yield Desk(room, fiber, stub, served, caplog)
 
 
 @pytest.mark.holds("MC9")
@@ -201,7 +147,7 @@ async def test_a_session_from_greeting_to_goodbye(caplog: pytest.LogCaptureFixtu
         assert (done.code, done.text) == (None, "from json")
         with trio.fail_after(PATIENCE):
             await desk.fiber.dispose()
-        asked = desk.stub.asked
+        asked = desk.asked
     first, *rest = asked
     assert first.method == "initialize"
     assert "mcp-session-id" not in first.headers
@@ -215,10 +161,10 @@ async def test_a_session_from_greeting_to_goodbye(caplog: pytest.LogCaptureFixtu
 async def test_an_answer_may_be_a_stream_of_events(caplog: pytest.LogCaptureFixture) -> None:
     stub = Stub()
 
-    def streamed(asked: Asked) -> Answer:
+    def streamed(asked: Asked) -> HttpAnswer:
         progress = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
         data = events(progress, result(asked.message, text("from events")))
-        return Answer(body=data, kind="text/event-stream; charset=utf-8")
+        return HttpAnswer(body=data, kind="text/event-stream; charset=utf-8")
 
     stub.says["tools/call"] = streamed
     async with open_desk(caplog, stub) as desk:
@@ -230,7 +176,7 @@ async def test_a_forgotten_session_is_opened_again_once(caplog: pytest.LogCaptur
     stub = Stub()
     old = {"session-1"}
     stub.says["tools/call"] = lambda asked: (
-        Answer(status=404) if asked.headers["mcp-session-id"] in old else None
+        HttpAnswer(status=404) if asked.headers["mcp-session-id"] in old else None
     )
     async with open_desk(caplog, stub) as desk:
         assert (await desk.echo()).text == "from json"
@@ -244,18 +190,18 @@ async def test_a_forgotten_session_is_opened_again_once(caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     ("answer", "code", "words"),
     [
-        (Answer(status=307, headers={"location": "http://evil/x"}), "MCP_REFUSED", "'evil'"),
-        (Answer(status=401, body=KEY.encode()), "MCP_REFUSED", "check MCP_KEY"),
-        (Answer(status=500, body=f"no {KEY}".encode()), "MCP_REFUSED", "no [the value of MCP_KEY]"),
-        (Answer(status=200, body=b"<html>", kind="text/html"), "MCP_PROTOCOL", "'text/html'"),
-        (Answer(status=200, body=b"{}"), "MCP_PROTOCOL", "no message of the protocol"),
-        (Answer(body=events(), kind="text/event-stream"), "MCP_PROTOCOL", "before the result"),
-        (Answer(body=b"x", cut=True), "MCP_SERVER_GONE", "broke"),
-        (Answer(body=b"[" * (8 * 1024 * 1024 + 1)), "MCP_TOO_LARGE", "more than 8388608 bytes"),
+        (HttpAnswer(status=307, headers={"location": "http://evil/x"}), "MCP_REFUSED", "'evil'"),
+        (HttpAnswer(status=401, body=KEY.encode()), "MCP_REFUSED", "check MCP_KEY"),
+        (HttpAnswer(status=500, body=f"no {KEY}".encode()), "MCP_REFUSED", "value of MCP_KEY"),
+        (HttpAnswer(status=200, body=b"<html>", kind="text/html"), "MCP_PROTOCOL", "'text/html'"),
+        (HttpAnswer(status=200, body=b"{}"), "MCP_PROTOCOL", "no message of the protocol"),
+        (HttpAnswer(body=events(), kind="text/event-stream"), "MCP_PROTOCOL", "before the result"),
+        (HttpAnswer(body=b"x", cut=True), "MCP_SERVER_GONE", "broke"),
+        (HttpAnswer(body=b"[" * (8 * 1024 * 1024 + 1)), "MCP_TOO_LARGE", "more than 8388608 bytes"),
     ],
 )  # fmt: skip
 async def test_what_is_no_answer_fails_the_call_and_no_more(
-    caplog: pytest.LogCaptureFixture, answer: Answer, code: str, words: str
+    caplog: pytest.LogCaptureFixture, answer: HttpAnswer, code: str, words: str
 ) -> None:
     stub = Stub()
     async with open_desk(caplog, stub, McpServer(bearer_env="MCP_KEY")) as desk:
@@ -272,7 +218,7 @@ async def test_what_is_no_answer_fails_the_call_and_no_more(
 @pytest.mark.holds("MC4")
 async def test_a_call_that_is_cancelled_is_taken_back(caplog: pytest.LogCaptureFixture) -> None:
     stub = Stub()
-    stub.says["tools/call"] = lambda _asked: Answer(hangs=True)
+    stub.says["tools/call"] = lambda _asked: HttpAnswer(hangs=True)
     async with open_desk(caplog, stub) as desk, trio.open_nursery() as nursery:
         done: list[Committed] = []
 
@@ -280,9 +226,9 @@ async def test_a_call_that_is_cancelled_is_taken_back(caplog: pytest.LogCaptureF
             done.append(await desk.echo())
 
         nursery.start_soon(call)
-        number = (await stub.until("tools/call")).message["id"]
+        number = (await desk.until("tools/call")).message["id"]
         desk.room.signal.cancel()
-        told = await stub.until("notifications/cancelled")
+        told = await desk.until("notifications/cancelled")
     assert done[0].code == "ABORTED"
     assert told.message["params"] == {"requestId": number}
 
@@ -299,7 +245,7 @@ async def test_a_server_that_cannot_be_reached_is_told(caplog: pytest.LogCapture
 async def test_a_missing_key_is_named(caplog: pytest.LogCaptureFixture, variable: str) -> None:
     given = McpServer(header_env={"X-Key": variable}, restarts=0)
     async with open_desk(caplog, Stub(), given) as desk:
-        assert desk.stub.asked == []
+        assert desk.asked == []
     assert variable in desk.said()
     assert "a b" not in desk.said()
 

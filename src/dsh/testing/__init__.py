@@ -18,6 +18,7 @@ from dsh.testing.cancelling import (
     uninterrupted,
 )
 from dsh.testing.house import OPTIONS, TestHouse, TickingClock, open_test_house
+from dsh.testing.http_stub import HttpAnswer, HttpAsked, HttpStub, open_http_stub
 from dsh.testing.lawful import broken_laws, unanswered_on_the_wire
 from dsh.testing.logs import LogWriting
 from dsh.testing.memory_files import MemoryFiles, memory_files
@@ -80,6 +81,9 @@ __all__ = [
     "EchoArgs",
     "Gate",
     "Hang",
+    "HttpAnswer",
+    "HttpAsked",
+    "HttpStub",
     "Interrupted",
     "Life",
     "ListHost",
@@ -129,6 +133,7 @@ __all__ = [
     "messages_event",
     "messages_refusal_of",
     "messages_reply_of",
+    "open_http_stub",
     "open_model_server",
     "open_test_house",
     "open_tool_room",

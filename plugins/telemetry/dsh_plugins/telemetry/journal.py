@@ -1,0 +1,58 @@
+"""The events of a session's log as log records.
+
+What comes in: committed events. What goes out: a record each, without chunks, with the span that
+was open. The event's data is its body, if texts may be sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from dsh import catalog as ev
+from dsh.catalog import codec, records
+from dsh_plugins.telemetry.spans import LogRecord
+
+if TYPE_CHECKING:
+    from dsh_plugins.telemetry.spans import Place
+
+__all__ = ["record_of"]
+
+INFO: Final = 9
+WARN: Final = 13
+ERROR: Final = 17
+
+
+def record_of(event: ev.session.Event, place: Place | None, *, content: bool) -> LogRecord | None:
+    """The record of one event; None for a chunk."""
+    logged, data = event.event, event.event.data
+    if isinstance(data, ev.assistant.Chunk):
+        return None
+    return LogRecord(
+        name=data.TOKEN.name,
+        time=logged.time,
+        severity=_severity(data),
+        body=orjson.dumps(codec.encode(data)).decode() if content else None,
+        attributes={"gen_ai.conversation.id": event.session.id, "dsh.seq": logged.seq},
+        place=place,
+    )
+
+
+def _severity(data: object) -> int:
+    match data:
+        case ev.turn.End(reason=records.ErrorTurnEnd()):
+            return ERROR
+        case (
+            ev.llm.Retry()
+            | ev.turn.End(
+                reason=records.BlockedTurnEnd()
+                | records.MaxTokensTurnEnd()
+                | records.InterruptedTurnEnd()
+            )
+        ):
+            return WARN
+        case ev.tool.Result(message=message) if message.is_error:
+            return WARN
+        case _:
+            return INFO
