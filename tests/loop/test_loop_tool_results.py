@@ -222,6 +222,40 @@ async def test_a_log_that_refuses_a_result_fails_the_turn_with_conservative_resu
         assert (await handle.agent.ask(user_message("go on"))).text == "later"
 
 
+@pytest.mark.holds("F5", "F10", "I6", "M14")
+async def test_a_refused_result_does_not_let_later_ones_overtake_it() -> None:
+    """The bodies overlap; what the second and third came to is known, and stands behind."""
+
+    async def body(args: NoArgs, run: live.ToolRun) -> str:
+        return "fine"
+
+    reply = calls(*(call("t", call_id=name) for name in ("a", "b", "c")))
+    async with open_test_house(replies=[reply, says("later")]) as house:
+        tool = define_tool(
+            name="t", description="", args=NoArgs, output=str, execute=body,
+            execution_mode="parallel",
+        )  # fmt: skip
+        house.tools.register(house.ctx, tool)
+        handle = await house.agent()
+
+        def apply(state: int, event: StoredEvent) -> int:
+            match event.data:
+                case ev.tool.Result(message=message, error=None) if message.tool_call_id == "a":
+                    raise ValueError("refused")
+                case _:
+                    return state
+
+        house.sessions.project(house.ctx, Projection(key="veto", init=lambda: 0, apply=apply))
+        outcome = await handle.agent.ask(user_message("go"))
+        assert isinstance(outcome.reason, records.ErrorTurnEnd)
+        found = [
+            (r.message.tool_call_id, r.error.code if r.error else None)
+            for r in results(house, handle)
+        ]
+        assert found == [("a", "TOOL_OUTCOME_UNKNOWN"), ("b", None), ("c", None)]
+        assert broken_laws(house.session(handle)) == []
+
+
 @pytest.mark.holds("case-064")
 async def test_one_failing_body_of_several_loses_nobody_elses_result(
     autojump_clock: MockClock,

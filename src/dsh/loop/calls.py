@@ -85,7 +85,12 @@ class StepCalls:
         result: live.ToolResult,
         decided_by: str | None,
     ) -> None:
-        """Append `tool/result`."""
+        """Append `tool/result`.
+
+        A call before this one whose own result could not be logged gets a conservative one first:
+        results stand in the model's order.
+        """
+        self._settle(until=call.id)
         failed = isinstance(result, live.ToolFailed)
         course = self._kit.course
         self._kit.session.append(
@@ -118,8 +123,13 @@ class StepCalls:
 
         For a step that failed. The texts tell the model whether trying again is safe.
         """
+        self._settle(until=None)
+
+    def _settle(self, *, until: str | None) -> None:
         course, session = self._kit.course, self._kit.session
         for call in tuple(self._owed.values()):
+            if call.id == until:
+                return
             seq = self._started.get(call.id)
             session.append(
                 interrupted_result(

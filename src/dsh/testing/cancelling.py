@@ -298,7 +298,8 @@ class _Run:
 
     async def _next_prompt(self, house: TestHouse, handle: AgentHandle) -> None:
         house.model.replies[:] = [says("fine")] * 20  # parked prompts are answered first
-        outcome = await handle.agent.ask(user_message("and now?"))
+        with trio.fail_after(PATIENCE):
+            outcome = await handle.agent.ask(user_message("and now?"))
         if not isinstance(outcome.reason, records.CompletedTurnEnd) or outcome.text != "fine":
             self.wrong(f"the next prompt came to {outcome.reason}, {outcome.text!r}")
         self._look(house.session(handle))

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 from typing_extensions import override
 
+from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.errors import AgentBusy
-from dsh.session import verify
+from dsh.session import Projection, verify
 from dsh.testing.chance import Chance, Life
 from dsh.testing.house import OPTIONS, TestHouse, open_test_house
 from dsh.testing.lawful import broken_laws, unanswered_on_the_wire
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
     from dsh.agent import AgentHandle
     from dsh.hooks import live
     from dsh.kernel import Fiber
+    from dsh.wire import StoredEvent
 
 __all__ = ["Life", "live_through"]
 
 #: Seconds of the mock clock in which a life must come to rest once everything hung was cancelled.
 PATIENCE: Final = 10_000.0
+#: Events that the log may refuse, and how many are taken before it refuses again.
+REFUSED: Final = (ev.turn.START, ev.step.START, ev.user.MESSAGE, ev.tool.CALL, ev.tool.RESULT)
+APART: Final = 50
 #: How often, of all steps of all tasks, something comes out of the blue.
-BOLTS: Final = 0.004
+BOLTS: Final = 0.02
 
 
 def live_through(seed: int) -> Life:
@@ -74,6 +79,7 @@ class _Weather:
         self._life: Final = life
         self._chance: Final = Chance(life)
         self._witness: Final = Witness(self._chance)
+        self._refused_at = -APART
 
     async def whole_life(self) -> None:
         chance, store = self._chance, MemoryStore()
@@ -90,6 +96,9 @@ class _Weather:
 
     async def _weathered(self, house: TestHouse) -> AgentHandle:
         chance = self._chance
+        house.sessions.project(
+            house.ctx, Projection(key="weather", init=int, apply=self._refuse, events=REFUSED)
+        )
         handle = await house.agent()
         self._witness.watch(house, handle.agent)
         plug = await self._mounted(house)
@@ -103,19 +112,27 @@ class _Weather:
                 trio.lowlevel.remove_instrument(bolts)
             if bolts.failure is not None:
                 raise bolts.failure
+            if handle.agent.status == "idle":
+                self._witness.at_rest()
             if house.session(handle).events and chance.happens("an end in the middle", 0.04):
                 handle = await self._ended(house, handle)
         return handle
 
+    def _refuse(self, state: int, event: StoredEvent) -> int:
+        """Sometimes nothing is appended, as when another plugin's projection has a defect."""
+        if event.seq > self._refused_at + APART and self._chance.happens("a refusal", 0.05):
+            self._refused_at = event.seq
+            self._chance.cancels += 1  # whatever was expected may not come now
+            raise ValueError("fog")
+        return state
+
     def _strike(self, agent: live.Agent) -> None:
         chance = self._chance
-        match chance.pick(("cancel", "cancel and go on", "steer", "prompt")):
+        match chance.pick(("cancel", "go on", "steer", "prompt")):
             case "cancel":
                 chance.cancel(agent)
-            case "cancel and go on":
-                chance.cancel(agent)
-                self._witness.expects_a_turn()
-                agent.followup(user_message("go on"))
+            case "go on":
+                self._go_on(agent)
             case "steer":
                 agent.steer(user_message("mind"))
             case _:
@@ -129,6 +146,7 @@ class _Weather:
         if waiting.cancelled_caught:
             self._life.broken.append("it did not end")
         self._life.broken += broken_laws(session)
+        self._refused_at = len(session.events)  # what is read back is not refused
         again = await house.agents.resume("s", options=OPTIONS)
         if len(house.session(again).events) > len(session.events) + 1:
             self._life.broken.append("an ordinary end needed a repair")
@@ -149,7 +167,8 @@ class _Weather:
         self._witness.at_rest()
         self._life.broken += broken_laws(session)
         house.model.replies[:] = [says("fine")] * 100  # parked prompts are answered first
-        outcome = await agent.ask(user_message("how are you?"))
+        with trio.fail_after(PATIENCE):
+            outcome = await agent.ask(user_message("how are you?"))
         if not isinstance(outcome.reason, records.CompletedTurnEnd) or outcome.text != "fine":
             self._life.broken.append(f"the next prompt ended {outcome.reason}")
         self._witness.at_rest()
@@ -164,7 +183,8 @@ class _Weather:
             handle = await house.agents.resume("s", options=OPTIONS)
             if len(house.session(handle).events) > len(log.events) + 1:
                 self._life.broken.append("the log needed a repair")
-            outcome = await handle.agent.ask(user_message("and now?"))
+            with trio.fail_after(PATIENCE):
+                outcome = await handle.agent.ask(user_message("and now?"))
             if outcome.text != "again":
                 self._life.broken.append(f"resumed, the next prompt ended {outcome.reason}")
             self._life.broken += broken_laws(house.session(handle))
@@ -172,8 +192,8 @@ class _Weather:
     async def _act(self, house: TestHouse, handle: AgentHandle, plug: Fiber) -> Fiber:
         agent, chance = handle.agent, self._chance
         what = chance.pick(
-            ("prompt", "prompt", "prompt", "prompt", "steer", "inject", "cancel", "take back",
-             "replace", "maintain", "reload", "wake", "clear")
+            ("prompt", "prompt", "prompt", "prompt", "steer", "inject", "cancel", "go on",
+             "take back", "replace", "maintain", "reload", "wake", "clear")
         )  # fmt: skip
         self._life.meet(what)
         match what:
@@ -185,6 +205,8 @@ class _Weather:
                 agent.inject(user_message("aside"))
             case "cancel":
                 self._cancel(agent)
+            case "go on":
+                self._go_on(agent)
             case "take back" | "replace":
                 self._edit(agent, what)
             case "maintain" if agent.status == "idle":
@@ -201,6 +223,12 @@ class _Weather:
             case _:
                 pass
         return plug
+
+    def _go_on(self, agent: live.Agent) -> None:
+        """Cancel and, before that has come to rest, say something."""
+        self._chance.cancel(agent)
+        self._witness.expects_a_turn()
+        agent.followup(user_message("go on"))
 
     def _cancel(self, agent: live.Agent) -> None:
         keep = self._chance.pick((True, False))

@@ -50,6 +50,7 @@ class Witness:
         on(ev.agent.INBOX_CLAIMED, prepend=True)(lambda n: self._left(n.message, "claimed"))
         on(ev.agent.INBOX_DISCARDED, prepend=True)(lambda n: self._left(n.message, "taken back"))
         on(ev.agent.STATUS, prepend=True)(self._changed)
+        on(ev.agent.INBOX_SPLICED, prepend=True)(self._spliced)
         on(ev.turn.START, prepend=True)(self._began)
         on(ev.step.START, prepend=True)(self._stepped)
         on(ev.turn.END, prepend=True)(self._closed)
@@ -90,6 +91,12 @@ class Witness:
         if message.id not in self._inserted or message.id in self._gone:
             self._broken(f"message {message.id} was {how} and not there")
         self._gone.add(message.id)
+
+    def _spliced(self, event: Logged[ev.agent.InboxSpliced]) -> None:
+        splice = event.data
+        claim = splice.outcome is None and splice.removed_count
+        if claim and splice.target == "next-turn" and splice.removed_count != 1:
+            self._broken(f"{splice.removed_count} prompts were claimed for one turn")
 
     def _began(self, event: Logged[ev.turn.Start]) -> None:
         del event
