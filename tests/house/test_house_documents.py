@@ -59,6 +59,46 @@ def test_no_rule_is_stated_twice() -> None:
             seen[rule] = path
 
 
+SCENARIO = r"(?:[A-Z]{2}\d{2}|NEW-\w+)"
+WAIVER = re.compile(rf"^- ({SCENARIO}(?:, {SCENARIO})*): (.+)$", re.MULTILINE)
+
+
+def scenarios() -> list[str]:
+    """Every scenario that docs/contract lists."""
+    text = (ROOT / "docs/contract/scenarios.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([A-Z]{2}|NEW-)` \| .+ \| ([\w ]+) \|$", text, re.MULTILINE)
+    return [f"{group}{number}" for group, numbers in rows for number in numbers.split()]
+
+
+def waivers() -> dict[str, str]:
+    """The reason of each scenario that cannot be tried."""
+    text = (ROOT / "docs/contract/waivers.md").read_text(encoding="utf-8")
+    unread = len(re.findall(r"^- ", text, re.MULTILINE)) - len(WAIVER.findall(text))
+    assert not unread, f"{unread} lines of docs/contract/waivers.md are not `- ID, ID: reason`"
+    return {name: reason for names, reason in WAIVER.findall(text) for name in names.split(", ")}
+
+
+def test_every_scenario_that_applies_is_held_by_a_test() -> None:
+    listed, tried, waived = scenarios(), held().keys(), waivers().keys()
+    assert len(listed) == len(set(listed)) == 834
+    due = set(listed) - waived
+    print(  # noqa: T201 - figures for `pytest -s`
+        f"\n{len(due & tried)} of {len(due)} scenarios that apply are held "
+        f"({len(due & tried) / len(due):.1%}); {len(waived)} do not apply"
+    )
+    missing = sorted(due - tried)
+    assert not missing, f"{missing}: write a test, or say in docs/contract/waivers.md why not"
+
+
+def test_a_waiver_is_of_a_scenario_that_nobody_holds_and_says_why() -> None:
+    unknown = sorted(waivers().keys() - set(scenarios()))
+    assert not unknown, f"waived, and not in docs/contract/scenarios.md: {unknown}"
+    tried = sorted(waivers().keys() & held().keys())
+    assert not tried, f"{tried} are held by a test; take them out of docs/contract/waivers.md"
+    curt = [name for name, reason in waivers().items() if len(reason.split()) < 6]
+    assert not curt, f"{curt}: say in a sentence why there is nothing to try"
+
+
 def decisions() -> list[Path]:
     """The decision records, in order."""
     return sorted((ROOT / "docs/decisions").glob("*.md"))

@@ -51,7 +51,7 @@ async def managed(trail: list[str], name: str) -> AsyncGenerator[str]:
             nursery.cancel_scope.cancel()
 
 
-@pytest.mark.holds("KN10")
+@pytest.mark.holds("KN10", "XT85")
 async def test_everything_is_undone_last_first_and_awaited() -> None:
     trail: list[str] = []
 

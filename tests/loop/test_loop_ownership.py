@@ -110,7 +110,7 @@ async def test_an_owner_that_unloads_during_setup_gets_no_agent() -> None:
         assert told == []
 
 
-@pytest.mark.holds("A5", "SL16", "SL22", "SL23", "SL24")
+@pytest.mark.holds("A5", "SL16", "SL22", "SL23", "SL24", "SS54")
 @pytest.mark.parametrize("edge", ["session", "agent", "start"])
 @pytest.mark.parametrize("who", ["owner", "loop"])
 async def test_a_listener_that_begins_a_teardown_turns_the_creation_into_a_rejection(

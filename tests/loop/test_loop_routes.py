@@ -195,7 +195,7 @@ async def test_neither_the_seed_nor_a_request_can_be_changed_in_place() -> None:
             house.model.requests[0].messages = ()  # type: ignore[misc]
 
 
-@pytest.mark.holds("RR01", "RR02", "D11", "D14", "NEW-15", "D13", "D15")
+@pytest.mark.holds("RR01", "RR02", "D11", "D14", "NEW-15", "D13", "D15", "LC06")
 async def test_requests_of_a_series_extend_each_other_with_the_same_objects() -> None:
     async with open_test_house(replies=[says("a"), says("b"), says("c")]) as house:
         handle = await house.agent()

@@ -223,6 +223,13 @@ def test_single_braces_are_plain_text_and_any_lawful_name_works() -> None:
     assert substitute(text, values, where="s") == 'json {"a": {"b": 1}} c }} x'
 
 
+@pytest.mark.holds("PP40")
+@pytest.mark.parametrize("name", ["constructor", "get", "items", "keys", "self"])
+def test_a_name_that_is_no_variable_is_unknown_whatever_an_object_has(name: str) -> None:
+    with pytest.raises(PromptError, match=f"{name}"):
+        substitute(f"{{{{{name}}}}}", {"a": "x"}, where="section 's'")
+
+
 @given(st.text(alphabet="ab{} \n"), st.text(alphabet="{}ab"))
 def test_substitution_replaces_exactly_the_references(around: str, value: str) -> None:
     text = f"{around}|{{{{name}}}}|{around}"

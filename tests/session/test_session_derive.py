@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.catalog.registry import DURABLES
 from dsh.errors import InvalidAppend
 from dsh.session import (
     ProjectionSet,
@@ -24,6 +25,7 @@ from dsh.session import (
 )
 from dsh.session.seeds import seeded
 from dsh.testing import LogWriting
+from dsh.testing.logs import said
 from dsh.wire import RowReader, StoredEvent, encode_rows
 
 if TYPE_CHECKING:
@@ -167,6 +169,33 @@ def test_only_nodes_with_content_are_messages() -> None:
     log.system("be brief")
     assert [message.id for message in log.session.derive_messages()] == ["u3", "p7"]
     assert len(log.session.surface.nodes) == 4
+
+
+@pytest.mark.holds("SU32", "SU41", "SU42", "SU43", "SU44", "SU45", "SU46")
+def test_the_operation_of_an_event_says_whether_and_how_it_is_on_the_surface() -> None:
+    """Four events can be messages; nothing but their operation makes a node of them."""
+    eligible = {name for name, token in DURABLES.items() if token.surface}
+    assert eligible == {
+        token.name
+        for token in (ev.system.MESSAGE, ev.user.MESSAGE, ev.assistant.MESSAGE, ev.tool.RESULT)
+    }
+    log = LogWriting()
+    log.whole_turn("hi", "yes", calls=("c",))
+    log.turn_start()
+    [first, *_] = log.session.surface.nodes
+    log.session.append(
+        ev.user.Message(message=said("shorter", message_id="new")),
+        surface=records.Replace(start_seq=first, end_seq=first),
+        sources=(first,),
+    )
+    events = log.session.events
+    assert {event.type for event in events if event.surface_op is not None} <= eligible
+    assert all((event.surface_op is not None) == (event.type in eligible) for event in events)
+    appended = [e.seq for e in events if isinstance(e.surface_op, records.Append)]
+    replaced = [e.seq for e in events if isinstance(e.surface_op, records.Replace)]
+    assert (first, replaced) == (appended[0], [events[-1].seq])
+    assert list(log.session.surface.nodes) == [*replaced, *appended[1:]]
+    assert log.session.derive_messages()[0].id == "new"
 
 
 @pytest.mark.holds("D15")

@@ -208,3 +208,9 @@ async def test_one_bad_tool_of_a_server_leaves_the_others(room: ToolRoom) -> Non
             left_out.append(error.message)
     assert {schema.name for schema in room.tools.schemas()} == set(GOOD)
     assert len(left_out) == len(BAD)
+
+
+@pytest.mark.holds("XT10")
+def test_a_raw_tool_says_what_its_output_is() -> None:
+    with pytest.raises(TypeError, match="output"):
+        raw_tool(name="t", description="d", parameters=obj(), execute=back)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

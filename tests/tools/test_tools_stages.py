@@ -113,7 +113,7 @@ async def test_arguments_that_are_no_json_reach_no_policy(room: ToolRoom, value:
     assert outcomes == [finished.result]
 
 
-@pytest.mark.holds("F11", "XS25")
+@pytest.mark.holds("F11", "XS25", "XT04")
 async def test_arguments_are_snapshotted_and_frozen_before_policies(room: ToolRoom) -> None:
     ctx = await room.plugin("p")
     room.tools.register(ctx, echo_tool(echo))

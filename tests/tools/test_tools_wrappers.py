@@ -109,6 +109,31 @@ async def test_a_tool_that_went_away_before_the_body_is_unknown(room: ToolRoom) 
     assert told(await room.run("echo")).code == "UNKNOWN_TOOL"
 
 
+@pytest.mark.holds("XT53", "F14")
+async def test_a_cancel_on_the_way_to_the_body_is_seen_before_the_body(room: ToolRoom) -> None:
+    ctx = await room.plugin("p")
+    ran: list[str] = []
+
+    async def body(args: EchoArgs, _run: ToolRun) -> str:
+        ran.append(args.text)
+        return args.text
+
+    room.tools.register(ctx, echo_tool(body))
+
+    async def outer(call_next: Next[ToolResult]) -> ToolResult:
+        return await call_next()
+
+    async def inner(call_next: Next[ToolResult]) -> ToolResult:
+        room.signal.cancel()
+        return await call_next()
+
+    wrap_execute(ctx, outer)
+    wrap_execute(ctx, inner)
+    finished = await room.run("echo")
+    assert told(finished).code == "ABORTED_BEFORE_DISPATCH"
+    assert ran == []
+
+
 @pytest.mark.holds("XT74")
 async def test_a_wrapper_that_raises_fails_the_call_and_skips_the_review(room: ToolRoom) -> None:
     ctx = await room.plugin("p")
