@@ -227,6 +227,8 @@ class _Run:
         finally:
             points.armed = False
             trio.lowlevel.remove_instrument(points)
+        if self._at is not None and not points.acted:
+            self.wrong(f"it had only {points.count} moments this time")
         if points.failure is not None:
             self.wrong(f"interrupting raised {points.failure!r}")
         if self._ends is None or not points.acted:
