@@ -10,6 +10,7 @@ from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.errors import AgentBusy
+from dsh.llm import ScriptEntry
 from dsh.testing import TestHouse, broken_laws, open_test_house, says
 
 if TYPE_CHECKING:
@@ -75,6 +76,18 @@ async def test_a_cancel_inside_admission_dispatches_nothing(token: object) -> No
         roles = [message.role for message in house.session(handle).derive_messages()]
         assert roles == ["user"]
         assert (await handle.agent.ask(user_message("and now?"))).text == "never"
+
+
+@pytest.mark.holds("C21", "G7")
+async def test_a_turn_that_was_told_to_have_failed_stays_failed() -> None:
+    """`agent/error` and the end of the turn must not contradict each other."""
+    failing = ScriptEntry(error=records.LlmFailure(message="no", code="AUTH"))
+    async with open_test_house(replies=[failing, says("next")]) as house:
+        handle = await house.agent()
+        house.ctx.on(ev.agent.ERROR)(lambda notice: notice.agent.cancel(USER))
+        outcome = await handle.agent.ask(user_message("go"))
+        assert isinstance(outcome.reason, records.ErrorTurnEnd)
+        assert (await handle.agent.ask(user_message("and now?"))).text == "next"
 
 
 @pytest.mark.holds("G9", "C2")
