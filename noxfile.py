@@ -16,7 +16,7 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.4.15"
-nox.options.sessions = ["generate", "lint", "types", "tests", "stories", "lowest"]
+nox.options.sessions = ["generate", "lint", "types", "tests", "stories", "browser", "lowest"]
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent
@@ -24,6 +24,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CODE = ("src", "codegen", "plugins", "tests", "benchmarks", "noxfile.py")
 #: Tests that start real processes, kill them, or measure; they have a session of their own.
 STORIES = ("tests/stories", "tests/faults", "tests/bench")
+#: Tests in a real browser.
+BROWSER = "tests/browser"
 #: Two workers: as many as the smallest machine has cores. One file stays in one worker.
 WORKERS = ("-n", "2", "--dist", "loadfile")
 #: What the `lowest` session runs inside plain `nox`; `nox -s lowest -- tests plugins` runs all.
@@ -77,7 +79,7 @@ def tests(session: nox.Session) -> None:
     """The ordinary tests; `nox -s tests -- tests/kernel -x` runs some."""
     session.install("-e", ".[codegen]", "hatchling", *group("test"), *group("types"))
     with_bwrap(session)
-    others = [f"--ignore={folder}" for folder in STORIES]
+    others = [f"--ignore={folder}" for folder in (*STORIES, BROWSER)]
     session.run("pytest", "-q", *(session.posargs or (*WORKERS, *others)))
 
 
@@ -87,6 +89,24 @@ def stories(session: nox.Session) -> None:
     wanted = ("hatchling", *group("test"), *group("types"), *group("servers"))
     session.install("-e", ".[codegen]", *wanted)
     session.run("pytest", "-q", *(session.posargs or (*WORKERS, *STORIES)))
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The page of `dsh view` in headless Chromium; installs Debian's, if it may and must."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    apt = shutil.which("apt-get")
+    if not any(shutil.which(name) for name in names):
+        if apt is None or os.geteuid() != 0:
+            session.skip("no Chromium here; install it (Debian: apt-get install chromium)")
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        session.run(apt, "update", "-qq", external=True, env=quiet)
+        session.run(
+            apt, "install", "-y", "-qq", "--no-install-recommends", "chromium",
+            external=True, env=quiet,
+        )  # fmt: skip
+    session.install("-e", ".", *group("test"))
+    session.run("pytest", "-q", *(session.posargs or (BROWSER,)))
 
 
 @nox.session

@@ -235,10 +235,13 @@ async def test_a_cancel_wins_wherever_the_retry_is(autojump_clock: MockClock, mo
             await trio.sleep(0.25)
             cancel()
         await handle.agent.when_idle()
-        assert reason(house, handle) == records.AbortedTurnEnd(reason=records.UserCause())
+        assert house.logged(handle, ev.turn.End)[-1].reason == records.AbortedTurnEnd(
+            reason=records.UserCause()
+        )
         assert len(house.model.requests) == 1
         expected = {"waiting": 1, "record": 1, "started": 2, "failing": 0}[moment]
-        assert len(retries(house, handle)) == expected
+        told = [*house.logged(handle, ev.llm.Retry), *house.logged(handle, ev.llm.RetryStarted)]
+        assert len(told) == expected
         assert broken_laws(house.session(handle)) == []
 
 

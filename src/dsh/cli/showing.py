@@ -14,10 +14,10 @@ import orjson
 from dsh.catalog.records import ReasoningBlock, TextBlock, ToolCallBlock
 from dsh.cli.inert import clipped, inert, one_line
 from dsh.cli.looking import as_far_as_readable
-from dsh.cli.story import story, trajectory_of
+from dsh.cli.story import WORDS, story, trajectory_of
 from dsh.errors import UsageError
 from dsh.session import message_of
-from dsh.view import Document, Facts, compared, sent_at
+from dsh.view import Document, Facts, Trajectory, compared, sent_at
 from dsh.wire import encode_line
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dsh.cli.looking import Found
     from dsh.cli.screen import Screen
     from dsh.seams.persistence import SessionPersistence, SessionSummary
-    from dsh.view import Request, Row, Trajectory
+    from dsh.view import Request, Row
     from dsh.wire import StoredEvent
 
-__all__ = ["facts_of", "showing"]
+__all__ = ["document_of", "facts_of", "showing"]
 
 PIPE_WIDTH: Final = 100
 SIGNS: Final = {"unchanged": " ", "added": "+", "removed": "-", "replaced": "-"}
@@ -65,6 +65,13 @@ async def showing(
     return 0
 
 
+def document_of(found: Found, *, full: bool = False, redact: bool = False) -> Document:
+    """The page of a log, in the command line's words. `full`: nothing is cut."""
+    document = Document(Trajectory(WORDS), full=full, redact=redact)
+    document.see_all(found.events)
+    return document
+
+
 def facts_of(found: Found) -> Facts:
     """What a page says about this log as a whole."""
     return Facts(
@@ -77,8 +84,7 @@ def facts_of(found: Found) -> Facts:
 
 def _as_json(found: Found) -> bytes:
     """What the page knows without the bodies: turns, steps, requests, rows, spans, sums."""
-    document = Document(trajectory_of(found.events), full=True, redact=False)
-    return document.index(facts_of(found))
+    return document_of(found).index(facts_of(found))
 
 
 def _event(found: Found, seq: int) -> str:

@@ -21,17 +21,17 @@ from dsh.boot import places_of, process_environ
 from dsh.cli.choosing import chosen
 from dsh.cli.inert import one_line
 from dsh.cli.looking import as_far_as_readable, look
-from dsh.cli.showing import facts_of
-from dsh.cli.story import WORDS, size_in_words, story
+from dsh.cli.showing import document_of, facts_of
+from dsh.cli.story import size_in_words, story
 from dsh.errors import UsageError
-from dsh.view import Document, Facts, Trajectory
+from dsh.view import Facts
 
 if TYPE_CHECKING:
     from dsh.cli.looking import Found, Looking
     from dsh.cli.screen import Screen
     from dsh.cli.view_arguments import ViewOptions
 
-__all__ = ["view"]
+__all__ = ["facts_with_story", "view"]
 
 #: How much of the story stands in the page for readers without scripts.
 NOSCRIPT_LINES: Final = 200
@@ -49,13 +49,12 @@ async def _view(options: ViewOptions, looking: Looking) -> int:
     summary = await chosen(looking.store, options.session, looking.cwd)
     found = await as_far_as_readable(looking.store, summary)
     _warn(found, screen)
-    document = Document(Trajectory(WORDS), full=options.full, redact=options.redact)
-    document.see_all(found.events)
+    document = document_of(found, full=options.full, redact=options.redact)
     if options.follow:
         from dsh.cli.following import following  # noqa: PLC0415
 
         return await following(options, looking, document, found, _show)
-    page = document.whole(_facts(found)).encode()
+    page = document.whole(facts_with_story(found)).encode()
     if options.output == STDOUT:
         screen.out.data(page)
         return 0
@@ -73,7 +72,8 @@ async def _view(options: ViewOptions, looking: Looking) -> int:
     return 0
 
 
-def _facts(found: Found) -> Facts:
+def facts_with_story(found: Found) -> Facts:
+    """What a page says of its log, with the beginning of the story for readers without scripts."""
     facts = facts_of(found)
     lines = tuple(islice(story(found, width=NOSCRIPT_WIDTH), NOSCRIPT_LINES))
     return Facts(

@@ -58,6 +58,11 @@ class Running:
         self._process = process
         self._out = bytearray()
 
+    @property
+    def said(self) -> str:
+        """What was read of its standard output so far."""
+        return self._out.decode()
+
     async def until(self, text: str) -> None:
         """Read standard output until `text` was seen."""
         stdout = self._process.stdout

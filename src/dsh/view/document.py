@@ -86,7 +86,7 @@ class Document:
         index = self._index(facts, revision)
         bodies = ",".join(f'"{key}":{text}' for key, text in self.bodies.since(place))
         text = f'{{"index":{index},"bodies":{{{bodies}}}}}'
-        return self._masked(text).encode()
+        return self._masked_json(text).encode()
 
     def whole(self, facts: Facts, *, follow: bool = False) -> str:
         """The document. `follow`: it asks its server for what comes."""
@@ -96,8 +96,8 @@ class Document:
         blocks: list[str] = []
         for named, text in blocks_of(self.bodies.since(0)):
             keys.append(named)
-            blocks.append(_element(f"block-{len(blocks)}", self._masked(text)))
-        index = self._masked(self._index(facts, 0))
+            blocks.append(_element(f"block-{len(blocks)}", self._masked_json(text)))
+        index = self._masked_json(self._index(facts, 0))
         data = [
             _element("index", index),
             _element("keys", orjson.dumps(keys).decode()),
@@ -117,7 +117,7 @@ class Document:
 
     def index(self, facts: Facts) -> bytes:
         """As JSON, everything but the bodies."""
-        return self._masked(self._index(facts, 0)).encode()
+        return self._masked_json(self._index(facts, 0)).encode()
 
     def _index(self, facts: Facts, revision: int) -> str:
         trajectory = self.trajectory
@@ -149,6 +149,9 @@ class Document:
 
     def _masked(self, text: str) -> str:
         return text if self._redaction is None else self._redaction.masked(text)
+
+    def _masked_json(self, text: str) -> str:
+        return text if self._redaction is None else self._redaction.masked_json(text)
 
 
 def _element(name: str, text: str) -> str:
