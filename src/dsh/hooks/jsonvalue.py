@@ -31,6 +31,8 @@ JsonObject: TypeAlias = Mapping[str, JsonValue]
 
 INT_MAX: Final = 2**53 - 1
 DEPTH_MAX: Final = 200
+SHOWN_MAX: Final = 80
+TOO_DEEP: Final = f"nested deeper than {DEPTH_MAX}, or cyclic; flatten it"
 
 
 class InvalidJson(ValueError):
@@ -63,61 +65,81 @@ class FrozenDict(dict[str, JsonValue]):
 EMPTY_OBJECT: Final[JsonObject] = FrozenDict()
 
 
-def _frozen_scalar(value: object, path: str) -> JsonValue:
+def _frozen_scalar(value: object) -> JsonValue:
     match value:
+        case str():
+            return _frozen_text(value)
         case None | bool():
             return value
         case int():
             if not -INT_MAX <= value <= INT_MAX:
-                raise InvalidJson(path, f"integer {value} is beyond ±(2**53 - 1); use a string")
+                raise InvalidJson("", f"integer {value} is beyond ±(2**53 - 1); use a string")
             return int(value)
         case float():
             if not isfinite(value):
-                raise InvalidJson(path, f"{value!r} is not a JSON number; use null or a string")
+                raise InvalidJson("", f"{value!r} is not a JSON number; use null or a string")
             if value == 0.0 and copysign(1, value) < 0:
-                raise InvalidJson(path, "-0.0 loses its sign in JSON; use 0.0")
+                raise InvalidJson("", "-0.0 loses its sign in JSON; use 0.0")
             return float(value)
-        case str():
-            return _frozen_text(value, path)
         case _:
-            raise InvalidJson(path, f"{type(value).__name__} is not a JSON value; convert it first")
+            raise InvalidJson("", f"{type(value).__name__} is not a JSON value; convert it first")
 
 
-def _frozen_text(value: str, path: str) -> str:
+def _frozen_text(value: str) -> str:
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
             raise InvalidJson(
-                path, f"lone surrogate at index {error.start}; decode with errors='replace' first"
+                "", f"lone surrogate at index {error.start}; decode with errors='replace' first"
             ) from None
     return str(value)
 
 
-def frozen_json(value: object, path: str = "$", depth: int = 0) -> JsonValue:
+def _frozen(value: object, depth: int) -> JsonValue:
+    """The frozen value. The path of a fault grows while it passes outwards, never beforehand."""
+    kind = type(value)
+    if kind is FrozenDict or kind is bool or value is None:
+        return cast("JsonValue", value)
+    if isinstance(value, str | int):  # before asking an abstract class, which takes long
+        return _frozen_scalar(value)
+    if depth > DEPTH_MAX:
+        raise InvalidJson("", TOO_DEEP)
+    if isinstance(value, Mapping):
+        fields: dict[str, JsonValue] = {}
+        for key, item in cast("Mapping[object, object]", value).items():
+            if not isinstance(key, str):
+                raise InvalidJson("", f"key {key!r} is not a string; use str({key!r})")
+            name = _frozen_text(key)
+            try:
+                fields[name] = _frozen(item, depth + 1)
+            except InvalidJson as error:
+                raise InvalidJson(f".{key}{error.path}", error.problem) from None
+        return FrozenDict(fields)
+    if isinstance(value, list | tuple):
+        items: list[JsonValue] = []
+        try:
+            for item in cast("Sequence[object]", value):
+                items.append(_frozen(item, depth + 1))  # noqa: PERF401 - its length names the fault
+        except InvalidJson as error:
+            raise InvalidJson(f"[{len(items)}]{error.path}", error.problem) from None
+        return tuple(items)
+    return _frozen_scalar(value)
+
+
+def frozen_json(value: object) -> JsonValue:
     """Check and freeze `value`, in one pass. Raises InvalidJson with the path of the first fault.
 
     Refused: NaN and infinities, -0.0, integers beyond ±(2**53 - 1), lone surrogates, keys that are
     not str, sets, bytes, cycles and nesting deeper than 200. Tuples become (stay) tuples.
     """
-    if type(value) is FrozenDict:
-        return value
-    if depth > DEPTH_MAX:
-        raise InvalidJson(path[:80], f"nested deeper than {DEPTH_MAX}, or cyclic; flatten it")
-    if isinstance(value, Mapping):
-        fields: dict[str, JsonValue] = {}
-        entries = cast("Mapping[object, object]", value)
-        for key, item in entries.items():
-            if not isinstance(key, str):
-                raise InvalidJson(path, f"key {key!r} is not a string; use str({key!r})")
-            fields[_frozen_text(key, path)] = frozen_json(item, f"{path}.{key}", depth + 1)
-        return FrozenDict(fields)
-    if isinstance(value, list | tuple):
-        items = cast("Sequence[object]", value)
-        return tuple(
-            frozen_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(items)
-        )
-    return _frozen_scalar(value, path)
+    try:
+        return _frozen(value, 0)
+    except InvalidJson as error:
+        path = f"${error.path}"
+        raise InvalidJson(
+            path[:SHOWN_MAX] if error.problem is TOO_DEEP else path, error.problem
+        ) from None
 
 
 def frozen_object(value: object) -> JsonObject:
