@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dsh.catalog.records import (
     MaxTokensFinish,
-    StreamChunk,
     ToolCallBlock,
     ToolCallDeltaChunk,
     ToolCallsFinish,
 )
-from dsh.errors import LlmError
-from dsh.llm import Assembler, grammar_fault
-from dsh.llm.http import EventFramer
+from dsh.llm import Assembler
 from dsh.testing import delta
+from dsh.testing.wires import WireBench
 from dsh_plugins.openai_chat.reply import ReplyDecoder
 
 if TYPE_CHECKING:
@@ -29,32 +26,7 @@ CALLS = delta("tool_calls")
 STOP = delta("stop")
 
 
-def decoded(*reads: bytes) -> list[StreamChunk]:
-    """The chunks of a whole body that ends with [DONE]."""
-    out: deque[StreamChunk] = deque()
-    decoder, framer = ReplyDecoder(out), EventFramer()
-    for read in reads:
-        for data in framer.feed(read):
-            if not decoder.done:
-                decoder.decode(data)
-    assert decoder.done
-    decoder.finish()
-    chunks = list(out)
-    assert grammar_fault(chunks) is None
-    return chunks
-
-
-def assembled(*reads: bytes) -> Assembler:
-    assembler = Assembler()
-    for chunk in decoded(*reads):
-        assembler.push(chunk)
-    return assembler
-
-
-def failed(*reads: bytes) -> LlmError:
-    with pytest.raises(LlmError) as caught:
-        decoded(*reads)
-    return caught.value
+WIRE = WireBench(ReplyDecoder)
 
 
 def fragment(*calls: JsonValue) -> bytes:
@@ -67,7 +39,7 @@ def made(call_id: str, name: str, arguments: str) -> ToolCallBlock:
 
 @pytest.mark.holds("case-015", "LM3")
 def test_fragments_without_an_index_belong_to_the_call_that_is_streamed() -> None:
-    reply = assembled(
+    reply = WIRE.assembled(
         fragment(
             {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"path":'}}
         ),
@@ -88,7 +60,7 @@ def test_fragments_without_an_index_belong_to_the_call_that_is_streamed() -> Non
 @pytest.mark.holds("case-015")
 def test_whole_calls_without_index_and_id_are_calls_of_their_own() -> None:
     whole: JsonValue = {"function": {"name": "read", "arguments": "{}"}}
-    reply = assembled(fragment(whole, whole), fragment(whole), CALLS, DONE)
+    reply = WIRE.assembled(fragment(whole, whole), fragment(whole), CALLS, DONE)
     ids = [block.id for block in reply.blocks() if isinstance(block, ToolCallBlock)]
     assert len(set(ids)) == 3
     assert all(call_id.startswith("call_") for call_id in ids)
@@ -96,7 +68,7 @@ def test_whole_calls_without_index_and_id_are_calls_of_their_own() -> None:
 
 @pytest.mark.holds("case-015")
 def test_a_gateway_that_numbers_every_call_0_still_gives_two_calls() -> None:
-    reply = assembled(
+    reply = WIRE.assembled(
         fragment({"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}),
         fragment({"index": 0, "id": "b", "function": {"name": "y", "arguments": '{"k"'}}),
         fragment({"index": 0, "function": {"arguments": ":1}"}}),
@@ -113,7 +85,7 @@ def test_empty_ids_and_names_of_later_fragments_change_nothing(empty: str | None
         function: JsonValue = {"name": empty, "arguments": arguments}
         return fragment({"index": 0, "id": empty, "type": "function", "function": function})
 
-    reply = assembled(
+    reply = WIRE.assembled(
         fragment({"index": 0, "id": "call_9", "function": {"name": "calc", "arguments": "{"}}),
         later('"expr": '),
         later('"6*7"}'),
@@ -133,7 +105,7 @@ def test_a_name_that_is_repeated_split_late_or_growing_is_one_name(
     names: tuple[str | None, str],
 ) -> None:
     first, second = names
-    chunks = decoded(
+    chunks = WIRE.decoded(
         fragment({"index": 0, "id": "c", "function": {"name": first, "arguments": '{"path":'}}),
         fragment({"index": 0, "id": "c", "function": {"name": second, "arguments": '"a"}'}}),
         CALLS,
@@ -166,7 +138,7 @@ def test_a_name_that_is_repeated_split_late_or_growing_is_one_name(
 def test_arguments_are_kept_as_they_came_and_an_object_is_written_once(
     function: JsonValue, raw: str
 ) -> None:
-    reply = assembled(fragment({"index": 0, "id": "c1", "function": function}), CALLS, DONE)
+    reply = WIRE.assembled(fragment({"index": 0, "id": "c1", "function": function}), CALLS, DONE)
     assert reply.blocks() == (made("c1", "git_status", raw),)
 
 
@@ -175,7 +147,7 @@ def test_arguments_that_are_no_object_stay_raw() -> None:
     good = json.dumps({"path": "src/a.py", "content": 'x = "1"\n'})
     for raw in (json.dumps(good), good + good, good + "\n\nprose", "[1]", "42", "true"):
         call: JsonValue = {"index": 0, "id": "c", "function": {"name": "w", "arguments": raw}}
-        assert assembled(fragment(call), CALLS, DONE).blocks() == (made("c", "w", raw),)
+        assert WIRE.assembled(fragment(call), CALLS, DONE).blocks() == (made("c", "w", raw),)
 
 
 @pytest.mark.holds("case-030", "LM3")
@@ -185,7 +157,7 @@ def test_a_second_call_with_the_same_id_gets_one_of_its_own_and_both_stay() -> N
         return fragment({"index": index, "id": "functions.eval:1", "function": function})
 
     for texts in (("a", "b"), ("a", "a")):
-        reply = assembled(call(0, texts[0]), call(1, texts[1]), CALLS, DONE)
+        reply = WIRE.assembled(call(0, texts[0]), call(1, texts[1]), CALLS, DONE)
         first, second = reply.blocks()
         assert isinstance(first, ToolCallBlock)
         assert isinstance(second, ToolCallBlock)
@@ -195,7 +167,7 @@ def test_a_second_call_with_the_same_id_gets_one_of_its_own_and_both_stay() -> N
 
 
 def test_a_legacy_function_call_is_a_call() -> None:
-    reply = assembled(
+    reply = WIRE.assembled(
         delta(function_call={"name": "f", "arguments": "{"}),
         delta(function_call={"arguments": "}"}),
         delta("function_call"),
@@ -210,7 +182,7 @@ def test_a_legacy_function_call_is_a_call() -> None:
 @pytest.mark.holds("LM2")
 def test_stop_with_calls_means_calls_and_a_nameless_call_is_malformed() -> None:
     named: JsonValue = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}
-    assert assembled(fragment(named), STOP, DONE).finish == ToolCallsFinish()
+    assert WIRE.assembled(fragment(named), STOP, DONE).finish == ToolCallsFinish()
     nameless: JsonValue = {"index": 0, "id": "c", "function": {"arguments": "{}"}}
-    assert failed(fragment(nameless), CALLS, DONE).code == "MALFORMED_RESPONSE"
-    assert assembled(fragment(nameless), delta("length"), DONE).finish == MaxTokensFinish()
+    assert WIRE.failed(fragment(nameless), CALLS, DONE).code == "MALFORMED_RESPONSE"
+    assert WIRE.assembled(fragment(nameless), delta("length"), DONE).finish == MaxTokensFinish()

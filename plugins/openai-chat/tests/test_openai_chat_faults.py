@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 from dsh.catalog.records import StopFinish, TextBlock
-from dsh.errors import LlmError
-from dsh.llm import Assembler, ScriptedCall, ScriptEntry, grammar_fault
+from dsh.llm import ScriptedCall, ScriptEntry, grammar_fault
 from dsh.testing import (
     Close,
     Hang,
@@ -26,25 +25,14 @@ from dsh.testing import (
     reply_of,
     sse_reply,
 )
-from dsh.testing.model_seam import ask, collect, user
+from dsh.testing.model_seam import ask, user
+from dsh.testing.wires import OpenServer, answered, failure
 from dsh_plugins.openai_chat.catalog import ProviderProfile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator
 
     from dsh.testing.model_server import Answer, Step
-    from dsh_plugins.openai_chat.adapter import ChatAdapter
-
-    class OpenChat(Protocol):
-        def __call__(
-            self,
-            base_url: str = "",
-            *,
-            profile: ProviderProfile | None = None,
-            variables: Mapping[str, str] | None = None,
-            provider: str = "p",
-        ) -> AbstractAsyncContextManager[ChatAdapter]: ...
 
 
 LIMIT = 5.0
@@ -57,21 +45,6 @@ async def bounded() -> AsyncIterator[None]:
     """No test of this module may hang: real time, so real limits."""
     with trio.fail_after(4 * LIMIT):
         yield
-
-
-async def answered(adapter: ChatAdapter) -> Assembler:
-    chunks = await collect(adapter.stream(ask(user("hi"))))
-    assert grammar_fault(chunks) is None
-    assembler = Assembler()
-    for chunk in chunks:
-        assembler.push(chunk)
-    return assembler
-
-
-async def failure(adapter: ChatAdapter) -> LlmError:
-    with pytest.raises(LlmError) as caught:
-        await collect(adapter.stream(ask(user("hi"))))
-    return caught.value
 
 
 HALF_CALL = ScriptEntry(tools=(ScriptedCall(name="rm", arguments='{"path": "/"}'),))
@@ -101,7 +74,7 @@ HALF_CALL = ScriptEntry(tools=(ScriptedCall(name="rm", arguments='{"path": "/"}'
     ],
 )  # fmt: skip
 async def test_every_break_is_a_classified_failure_and_the_next_call_works(
-    open_chat: OpenChat, reply: WireReply, codes: set[str]
+    open_chat: OpenServer[ProviderProfile], reply: WireReply, codes: set[str]
 ) -> None:
     answers: list[Answer] = [reply, GOOD]
     async with open_model_server(answers) as server:
@@ -114,7 +87,9 @@ async def test_every_break_is_a_classified_failure_and_the_next_call_works(
 
 
 @pytest.mark.holds("case-038", "LM10")
-async def test_a_refusal_names_the_wait_that_the_server_asks_for(open_chat: OpenChat) -> None:
+async def test_a_refusal_names_the_wait_that_the_server_asks_for(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     limited = error_reply(
         429, {"error": {"message": "slow"}}, headers=(("retry-after", "1382400"),)
     )
@@ -125,7 +100,7 @@ async def test_a_refusal_names_the_wait_that_the_server_asks_for(open_chat: Open
 
 
 async def test_comments_count_as_life_and_a_slow_consumer_does_not_count(
-    open_chat: OpenChat,
+    open_chat: OpenServer[ProviderProfile],
 ) -> None:
     alive = sse_reply(*PINGS[:12], delta("stop", content="x"))
     two = sse_reply(delta(content="a"), delta("stop", content="b"))
@@ -163,7 +138,7 @@ async def test_comments_count_as_life_and_a_slow_consumer_does_not_count(
     ],
 )
 async def test_refusals_keep_the_servers_words_and_add_the_remedy(
-    open_chat: OpenChat,
+    open_chat: OpenServer[ProviderProfile],
     status: int,
     body: dict[str, dict[str, str]] | bytes,
     headers: tuple[tuple[str, str], ...],
@@ -182,7 +157,9 @@ async def test_refusals_keep_the_servers_words_and_add_the_remedy(
 
 
 @pytest.mark.holds("case-038")
-async def test_the_wait_a_server_asks_for_and_its_request_id_are_kept(open_chat: OpenChat) -> None:
+async def test_the_wait_a_server_asks_for_and_its_request_id_are_kept(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     limited = error_reply(
         429,
         {"error": {"message": "slow down"}},
@@ -208,7 +185,7 @@ async def test_the_wait_a_server_asks_for_and_its_request_id_are_kept(open_chat:
 
 @pytest.mark.holds("case-086")
 async def test_an_error_body_is_read_within_bounds_compressed_or_endless(
-    open_chat: OpenChat,
+    open_chat: OpenServer[ProviderProfile],
 ) -> None:
     bomb = zlib.compress(b"A" * 50_000_000, wbits=31)
     packed = WireReply(
@@ -232,7 +209,9 @@ async def test_an_error_body_is_read_within_bounds_compressed_or_endless(
             assert len(str(error)) < 900
 
 
-async def test_an_error_inside_the_stream_is_classified_like_a_status(open_chat: OpenChat) -> None:
+async def test_an_error_inside_the_stream_is_classified_like_a_status(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     in_band = sse_reply(
         delta(content="half"),
         event({"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}),
@@ -243,14 +222,16 @@ async def test_an_error_inside_the_stream_is_classified_like_a_status(open_chat:
     assert (error.code, error.request_id) == ("RATE_LIMIT", "req-9")
 
 
-async def test_a_line_without_end_is_cut_off(open_chat: OpenChat) -> None:
+async def test_a_line_without_end_is_cut_off(open_chat: OpenServer[ProviderProfile]) -> None:
     endless = sse_reply(b"data: ", *[b"x" * 262144] * 40)
     async with open_model_server([endless]) as server, open_chat(server.base_url) as chat:
         assert (await failure(chat)).code == "MALFORMED_RESPONSE"
         await server.when_open(0)
 
 
-async def test_an_unreachable_server_is_named_with_what_to_check(open_chat: OpenChat) -> None:
+async def test_an_unreachable_server_is_named_with_what_to_check(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     async with open_chat("http://127.0.0.1:9/v1") as chat:
         error = await failure(chat)
     assert error.code == "TRANSPORT"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 from dsh.catalog.records import StopFinish, StreamChunk, TextBlock
 from dsh.errors import LlmError
-from dsh.llm import Assembler, ScriptedCall, ScriptEntry, grammar_fault
+from dsh.llm import ScriptedCall, ScriptEntry, grammar_fault
 from dsh.testing import (
     Gate,
     Hang,
@@ -24,24 +24,14 @@ from dsh.testing import (
     sse_reply,
 )
 from dsh.testing.model_seam import ask, collect, user
+from dsh.testing.wires import OpenServer, answered
+from dsh_plugins.openai_chat.catalog import ProviderProfile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator
 
     from dsh.testing.model_server import Step
-    from dsh_plugins.openai_chat.adapter import ChatAdapter
     from dsh_plugins.openai_chat.catalog import ProviderProfile
-
-    class OpenChat(Protocol):
-        def __call__(
-            self,
-            base_url: str = "",
-            *,
-            profile: ProviderProfile | None = None,
-            variables: Mapping[str, str] | None = None,
-            provider: str = "p",
-        ) -> AbstractAsyncContextManager[ChatAdapter]: ...
 
 
 LIMIT = 5.0
@@ -54,21 +44,6 @@ async def bounded() -> AsyncIterator[None]:
     """No test of this module may hang: real time, so real limits."""
     with trio.fail_after(4 * LIMIT):
         yield
-
-
-async def answered(adapter: ChatAdapter) -> Assembler:
-    chunks = await collect(adapter.stream(ask(user("hi"))))
-    assert grammar_fault(chunks) is None
-    assembler = Assembler()
-    for chunk in chunks:
-        assembler.push(chunk)
-    return assembler
-
-
-async def failure(adapter: ChatAdapter) -> LlmError:
-    with pytest.raises(LlmError) as caught:
-        await collect(adapter.stream(ask(user("hi"))))
-    return caught.value
 
 
 HALF_CALL = ScriptEntry(tools=(ScriptedCall(name="rm", arguments='{"path": "/"}'),))
@@ -85,7 +60,9 @@ PLACES = {
 
 @pytest.mark.holds("LM8")
 @pytest.mark.parametrize("place", PLACES)
-async def test_cancelling_closes_the_connection_at_once(open_chat: OpenChat, place: str) -> None:
+async def test_cancelling_closes_the_connection_at_once(
+    open_chat: OpenServer[ProviderProfile], place: str
+) -> None:
     async with (
         open_model_server([PLACES[place], GOOD]) as server,
         open_chat(server.base_url) as chat,
@@ -106,7 +83,7 @@ async def test_cancelling_closes_the_connection_at_once(open_chat: OpenChat, pla
 
 
 @pytest.mark.holds("LM8")
-async def test_leaving_early_closes_the_connection(open_chat: OpenChat) -> None:
+async def test_leaving_early_closes_the_connection(open_chat: OpenServer[ProviderProfile]) -> None:
     stalls = broken_off(reply_of(GOOD), 200, Hang())
     async with open_model_server([stalls]) as server, open_chat(server.base_url) as chat:
         async with chat.stream(ask(user("hi"))) as chunks:
@@ -116,7 +93,9 @@ async def test_leaving_early_closes_the_connection(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.holds("LM8")
-async def test_many_cancels_leave_no_connection_behind(open_chat: OpenChat) -> None:
+async def test_many_cancels_leave_no_connection_behind(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     async with (
         open_model_server(lambda _: broken_off(reply_of(GOOD), 200, Hang())) as server,
         open_chat(server.base_url) as chat,
@@ -130,7 +109,7 @@ async def test_many_cancels_leave_no_connection_behind(open_chat: OpenChat) -> N
 
 
 async def test_closing_the_adapter_lets_replies_end_and_refuses_new_ones(
-    open_chat: OpenChat,
+    open_chat: OpenServer[ProviderProfile],
 ) -> None:
     gate = trio.Event()
     waits = sse_reply(delta(content="a"), Gate(gate), delta("stop", content="b"))
@@ -153,7 +132,7 @@ async def test_closing_the_adapter_lets_replies_end_and_refuses_new_ones(
         assert grammar_fault(got) is None
 
 
-async def test_recut_replies_are_the_same_replies(open_chat: OpenChat) -> None:
+async def test_recut_replies_are_the_same_replies(open_chat: OpenServer[ProviderProfile]) -> None:
     reply = recut(reply_of(GOOD), by_bytes)
     async with open_model_server([reply]) as server, open_chat(server.base_url) as chat:
         assert (await answered(chat)).blocks() == (TextBlock(text="all is well"),)

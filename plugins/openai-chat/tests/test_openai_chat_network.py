@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import httpx
 import pytest
-from typing_extensions import override
 
 from dsh.errors import LlmError
 from dsh.llm.http import Pools, proxy_for
-from dsh.seams.environ import Environ
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-class Variables(Environ):
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self.values = values
-
-    @override
-    def get(self, name: str) -> str | None:
-        return self.values.get(name)
-
-    @override
-    def variables(self) -> Mapping[str, str]:
-        return self.values
-
+from dsh.testing.wires import Variables
 
 PROXY = "http://proxy:3128"
 

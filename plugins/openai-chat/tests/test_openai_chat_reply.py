@@ -24,9 +24,10 @@ from dsh.catalog.records import (
     UsageChunk,
 )
 from dsh.errors import LlmError
-from dsh.llm import Assembler, grammar_fault
+from dsh.llm import grammar_fault
 from dsh.llm.http import EventFramer
 from dsh.testing import delta, event
+from dsh.testing.wires import WireBench
 from dsh_plugins.openai_chat.reply import ReplyDecoder
 
 if TYPE_CHECKING:
@@ -37,32 +38,7 @@ CALLS = delta("tool_calls")
 STOP = delta("stop")
 
 
-def decoded(*reads: bytes) -> list[StreamChunk]:
-    """The chunks of a whole body that ends with [DONE]."""
-    out: deque[StreamChunk] = deque()
-    decoder, framer = ReplyDecoder(out), EventFramer()
-    for read in reads:
-        for data in framer.feed(read):
-            if not decoder.done:
-                decoder.decode(data)
-    assert decoder.done
-    decoder.finish()
-    chunks = list(out)
-    assert grammar_fault(chunks) is None
-    return chunks
-
-
-def assembled(*reads: bytes) -> Assembler:
-    assembler = Assembler()
-    for chunk in decoded(*reads):
-        assembler.push(chunk)
-    return assembler
-
-
-def failed(*reads: bytes) -> LlmError:
-    with pytest.raises(LlmError) as caught:
-        decoded(*reads)
-    return caught.value
+WIRE = WireBench(ReplyDecoder)
 
 
 def fragment(*calls: JsonValue) -> bytes:
@@ -94,12 +70,12 @@ def test_characters_cut_by_the_network_stay_whole() -> None:
     expected = (TextBlock(text="你好🦀é"), made("call_1", "read_file", arguments))
     for size in (1, 2, 3, 7, len(body)):
         pieces = [body[at : at + size] for at in range(0, len(body), size)]
-        assert assembled(*pieces).blocks() == expected
+        assert WIRE.assembled(*pieces).blocks() == expected
 
 
 @pytest.mark.holds("case-009")
 def test_chunks_without_choices_and_usage_of_null() -> None:
-    reply = assembled(
+    reply = WIRE.assembled(
         event({"choices": [], "prompt_filter_results": []}),
         event({"choices": [{"index": 0, "delta": {"content": "ok"}}], "usage": None}),
         event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": None}),
@@ -156,14 +132,14 @@ def test_chunks_without_choices_and_usage_of_null() -> None:
 def test_counts_that_make_no_sense_are_left_out_or_cut_and_never_negative(
     usage: JsonValue, expected: Usage | None
 ) -> None:
-    reply = assembled(delta("stop", content="x"), event({"choices": [], "usage": usage}), DONE)
+    reply = WIRE.assembled(delta("stop", content="x"), event({"choices": [], "usage": usage}), DONE)
     assert reply.usage == expected
     assert reply.finish == StopFinish()
 
 
 @pytest.mark.holds("case-009", "LM6")
 def test_usage_comes_before_the_finish_although_it_came_after_on_the_wire() -> None:
-    chunks = decoded(
+    chunks = WIRE.decoded(
         delta("stop", content="x"),
         event({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}),
         DONE,
@@ -175,11 +151,11 @@ def test_usage_comes_before_the_finish_although_it_came_after_on_the_wire() -> N
 @pytest.mark.holds("case-011")
 def test_an_empty_reply_fails_reasoning_alone_counts_and_length_stays_length() -> None:
     empty = [delta(role="assistant", content=""), delta("stop", content=""), DONE]
-    assert failed(*empty).code == "EMPTY_RESPONSE"
-    only_reasoning = assembled(delta(reasoning_content="hm"), *empty[1:])
+    assert WIRE.failed(*empty).code == "EMPTY_RESPONSE"
+    only_reasoning = WIRE.assembled(delta(reasoning_content="hm"), *empty[1:])
     assert only_reasoning.blocks() == (ReasoningBlock(text="hm"),)
     assert only_reasoning.finish == StopFinish()
-    assert assembled(delta("length", content=""), DONE).finish == MaxTokensFinish()
+    assert WIRE.assembled(delta("length", content=""), DONE).finish == MaxTokensFinish()
 
 
 @pytest.mark.holds("case-013", "LM2")
@@ -199,7 +175,7 @@ def test_an_empty_reply_fails_reasoning_alone_counts_and_length_stays_length() -
 def test_each_finish_reason_has_a_meaning_and_no_text_is_lost(
     word: str, finish: FinishReason | str
 ) -> None:
-    reply = assembled(delta(content="partial"), delta(word), DONE)
+    reply = WIRE.assembled(delta(content="partial"), delta(word), DONE)
     assert reply.blocks() == (TextBlock(text="partial"),)
     if isinstance(finish, str):
         assert isinstance(reply.finish, ErrorFinish)
@@ -211,8 +187,8 @@ def test_each_finish_reason_has_a_meaning_and_no_text_is_lost(
 
 @pytest.mark.holds("case-013", "LM2")
 def test_an_empty_finish_reason_is_none_and_a_reply_without_one_is_cut_off() -> None:
-    assert failed(delta(content="partial"), delta(""), DONE).code == "STREAM_CLOSED"
-    assert assembled(delta("", content="x"), STOP, DONE).finish == StopFinish()
+    assert WIRE.failed(delta(content="partial"), delta(""), DONE).code == "STREAM_CLOSED"
+    assert WIRE.assembled(delta("", content="x"), STOP, DONE).finish == StopFinish()
 
 
 @pytest.mark.holds("case-014")
@@ -223,7 +199,7 @@ def test_other_choices_are_not_mixed_in_and_a_late_stop_takes_no_call_back() -> 
         "type": "function",
         "function": {"name": "list_dir", "arguments": "{}"},
     }
-    reply = assembled(
+    reply = WIRE.assembled(
         event(
             {
                 "choices": [
@@ -263,7 +239,7 @@ def test_other_choices_are_not_mixed_in_and_a_late_stop_takes_no_call_back() -> 
 def test_text_and_reasoning_are_found_where_servers_put_them(
     fields: dict[str, JsonValue], expected: tuple[object, ...]
 ) -> None:
-    assert assembled(delta(None, **fields), delta("length"), DONE).blocks() == expected
+    assert WIRE.assembled(delta(None, **fields), delta("length"), DONE).blocks() == expected
 
 
 @pytest.mark.parametrize(
@@ -281,20 +257,20 @@ def test_text_and_reasoning_are_found_where_servers_put_them(
     ],
 )
 def test_an_error_inside_a_stream_is_classified_like_any_other(body: JsonValue, code: str) -> None:
-    error = failed(delta(content="half"), event(body))
+    error = WIRE.failed(delta(content="half"), event(body))
     assert error.code == code
 
 
 @pytest.mark.parametrize("data", ["{", "[1]", "7", '{"a": NaN}', "hello", '"text"', "null"])
 def test_what_is_no_json_object_is_malformed_and_shown_cut(data: str) -> None:
-    error = failed(f"data: {data}{' ' * 500}x\n\n".encode())
+    error = WIRE.failed(f"data: {data}{' ' * 500}x\n\n".encode())
     assert error.code == "MALFORMED_RESPONSE"
     assert len(str(error)) < 400
 
 
 def test_events_that_are_not_separated_are_read_line_by_line() -> None:
     body = (delta(content="a") + delta("stop", content="b")).replace(b"\n\n", b"\n") + DONE
-    assert assembled(body).blocks() == (TextBlock(text="ab"),)
+    assert WIRE.assembled(body).blocks() == (TextBlock(text="ab"),)
 
 
 GOOD = b"".join(

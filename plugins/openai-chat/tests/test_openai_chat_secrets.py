@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -16,21 +16,10 @@ from dsh.testing.model_seam import ask, collect, user
 from dsh_plugins.openai_chat.catalog import ProviderProfile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator
 
     from dsh.testing.model_server import Answer
-    from dsh_plugins.openai_chat.adapter import ChatAdapter
-
-    class OpenChat(Protocol):
-        def __call__(
-            self,
-            base_url: str = "",
-            *,
-            profile: ProviderProfile | None = None,
-            variables: Mapping[str, str] | None = None,
-            provider: str = "p",
-        ) -> AbstractAsyncContextManager[ChatAdapter]: ...
+    from dsh.testing.wires import OpenServer
 
 
 CANARY = "sk-canary-7f3a91"
@@ -56,7 +45,7 @@ async def bounded() -> AsyncIterator[None]:
     ],
 )
 async def test_a_key_no_header_can_carry_fails_before_any_request(
-    open_chat: OpenChat, key: str
+    open_chat: OpenServer[ProviderProfile], key: str
 ) -> None:
     async with open_model_server([]) as server:
         profile = ProviderProfile(base_url=server.base_url, api_key_env="KEY")
@@ -86,7 +75,7 @@ async def test_a_key_no_header_can_carry_fails_before_any_request(
     ],
 )
 async def test_a_key_that_a_server_repeats_is_in_no_error_log_or_repr(
-    open_chat: OpenChat, answer: Answer, caplog: pytest.LogCaptureFixture
+    open_chat: OpenServer[ProviderProfile], answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with open_model_server([answer, ScriptEntry(text="ok")]) as server:
@@ -109,7 +98,9 @@ async def test_a_key_that_a_server_repeats_is_in_no_error_log_or_repr(
         assert f"Bearer {CANARY}" in sent
 
 
-async def test_a_server_without_a_key_gets_no_authorization(open_chat: OpenChat) -> None:
+async def test_a_server_without_a_key_gets_no_authorization(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     async with (
         open_model_server([ScriptEntry(text="ok")]) as server,
         open_chat(server.base_url, variables={"DEEPSEEK_API_KEY": CANARY}) as chat,
@@ -122,7 +113,9 @@ async def test_a_server_without_a_key_gets_no_authorization(open_chat: OpenChat)
 
 
 @pytest.mark.holds("LM9")
-async def test_no_cookie_is_kept_for_the_next_request(open_chat: OpenChat) -> None:
+async def test_no_cookie_is_kept_for_the_next_request(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     baked = sse_reply(delta("stop", content="x"), headers=(("set-cookie", "a=b; Path=/"),))
     async with (
         open_model_server([baked, ScriptEntry(text="ok")]) as server,
@@ -143,7 +136,7 @@ async def test_no_cookie_is_kept_for_the_next_request(open_chat: OpenChat) -> No
     ],
 )
 async def test_an_address_that_cannot_be_used_is_said_without_its_secrets(
-    open_chat: OpenChat, address: str, words: str
+    open_chat: OpenServer[ProviderProfile], address: str, words: str
 ) -> None:
     profile = ProviderProfile(base_url_env="URL")
     async with open_chat(profile=profile, variables={"URL": address}) as chat:
@@ -153,7 +146,9 @@ async def test_an_address_that_cannot_be_used_is_said_without_its_secrets(
     assert CANARY not in str(caught.value)
 
 
-async def test_address_and_key_are_looked_up_for_every_request(open_chat: OpenChat) -> None:
+async def test_address_and_key_are_looked_up_for_every_request(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     variables = {"KEY": "k-1", "DEEPSEEK_BASE_URL": ""}
     async with open_model_server([ScriptEntry(text="ok")] * 3) as server:
         variables["DEEPSEEK_BASE_URL"] = f"{server.base_url}/"

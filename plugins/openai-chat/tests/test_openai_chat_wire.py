@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 from dsh.catalog.records import StopFinish, TextBlock, TextDeltaChunk, ToolCallsFinish
-from dsh.errors import LlmError
-from dsh.llm import Assembler, ScriptedCall, ScriptEntry, grammar_fault
+from dsh.llm import ScriptedCall, ScriptEntry
 from dsh.testing import (
     Gate,
     Wait,
@@ -21,25 +20,14 @@ from dsh.testing import (
     open_model_server,
     sse_reply,
 )
-from dsh.testing.model_seam import ask, collect, user
+from dsh.testing.model_seam import ask, user
+from dsh.testing.wires import OpenServer, answered, failure
 from dsh_plugins.openai_chat.catalog import ProviderProfile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Callable
 
     from dsh.testing.model_server import Step
-    from dsh_plugins.openai_chat.adapter import ChatAdapter
-
-    class OpenChat(Protocol):
-        def __call__(
-            self,
-            base_url: str = "",
-            *,
-            profile: ProviderProfile | None = None,
-            variables: Mapping[str, str] | None = None,
-            provider: str = "p",
-        ) -> AbstractAsyncContextManager[ChatAdapter]: ...
 
 
 LIMIT = 5.0
@@ -54,25 +42,10 @@ async def bounded() -> AsyncIterator[None]:
         yield
 
 
-async def answered(adapter: ChatAdapter) -> Assembler:
-    chunks = await collect(adapter.stream(ask(user("hi"))))
-    assert grammar_fault(chunks) is None
-    assembler = Assembler()
-    for chunk in chunks:
-        assembler.push(chunk)
-    return assembler
-
-
-async def failure(adapter: ChatAdapter) -> LlmError:
-    with pytest.raises(LlmError) as caught:
-        await collect(adapter.stream(ask(user("hi"))))
-    return caught.value
-
-
 @pytest.mark.holds("case-001")
 @pytest.mark.parametrize("cut", [None, by_bytes, at_random(1), at_random(7, longest=3)])
 async def test_a_reply_is_the_same_however_its_body_is_cut(
-    open_chat: OpenChat, cut: Callable[[bytes], list[bytes]] | None
+    open_chat: OpenServer[ProviderProfile], cut: Callable[[bytes], list[bytes]] | None
 ) -> None:
     entry = ScriptEntry(
         text="你好🦀é\u2028 there",
@@ -87,7 +60,7 @@ async def test_a_reply_is_the_same_however_its_body_is_cut(
 
 @pytest.mark.holds("LM7")
 async def test_fifty_steps_use_one_connection_and_a_strict_server_accepts_them(
-    open_chat: OpenChat,
+    open_chat: OpenServer[ProviderProfile],
 ) -> None:
     async with (
         open_model_server([GOOD] * 50, strict=True) as server,
@@ -101,7 +74,9 @@ async def test_fifty_steps_use_one_connection_and_a_strict_server_accepts_them(
 
 
 @pytest.mark.holds("case-006", "LM7")
-async def test_a_server_that_lingers_after_done_is_left(open_chat: OpenChat) -> None:
+async def test_a_server_that_lingers_after_done_is_left(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     lingering = sse_reply(
         delta("stop", content="done"), b"data: [DONE]\n\n", b": ping\n\n",
         *PINGS, done=False,
@@ -118,7 +93,9 @@ async def test_a_server_that_lingers_after_done_is_left(open_chat: OpenChat) -> 
 
 
 @pytest.mark.holds("case-006", "LM7")
-async def test_what_follows_done_is_ignored_and_the_connection_is_kept(open_chat: OpenChat) -> None:
+async def test_what_follows_done_is_ignored_and_the_connection_is_kept(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     talkative = sse_reply(
         delta("stop", content="done"),
         b"data: [DONE]\n\ndata: nonsense\n\n",
@@ -136,7 +113,9 @@ async def test_what_follows_done_is_ignored_and_the_connection_is_kept(open_chat
 
 
 @pytest.mark.holds("case-004")
-async def test_a_body_of_comments_alone_is_a_closed_stream(open_chat: OpenChat) -> None:
+async def test_a_body_of_comments_alone_is_a_closed_stream(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     comments = sse_reply(b": OPENROUTER PROCESSING\n\n", b":\n\n: ping\n\n", done=False)
     async with open_model_server([comments]) as server, open_chat(server.base_url) as chat:
         assert (await failure(chat)).code == "STREAM_CLOSED"
@@ -153,7 +132,7 @@ async def test_a_body_of_comments_alone_is_a_closed_stream(open_chat: OpenChat) 
     ],
 )
 async def test_a_200_that_is_no_stream_names_its_type_and_shows_a_piece(
-    open_chat: OpenChat, kind: str, body: bytes
+    open_chat: OpenServer[ProviderProfile], kind: str, body: bytes
 ) -> None:
     reply = WireReply(steps=(body,), headers=(("content-type", kind),))
     async with open_model_server([reply]) as server, open_chat(server.base_url) as chat:
@@ -165,7 +144,9 @@ async def test_a_200_that_is_no_stream_names_its_type_and_shows_a_piece(
 
 
 @pytest.mark.holds("case-008")
-async def test_one_json_completion_counts_as_the_reply(open_chat: OpenChat) -> None:
+async def test_one_json_completion_counts_as_the_reply(
+    open_chat: OpenServer[ProviderProfile],
+) -> None:
     body = (
         b'{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":'
         b'"assistant","content":"hi"},"finish_reason":"stop"}],'
@@ -180,7 +161,7 @@ async def test_one_json_completion_counts_as_the_reply(open_chat: OpenChat) -> N
 
 @pytest.mark.holds("case-086")
 async def test_a_compressed_stream_with_a_wrong_charset_is_read_as_it_comes(
-    open_chat: OpenChat,
+    open_chat: OpenServer[ProviderProfile],
 ) -> None:
     packer = zlib.compressobj(wbits=31)
 
@@ -228,13 +209,15 @@ async def test_a_compressed_stream_with_a_wrong_charset_is_read_as_it_comes(
     ],
     ids=["close", "http10", "early hints", "slow headers", "no last newline", "no type"],
 )
-async def test_odd_but_lawful_answers_are_read(open_chat: OpenChat, reply: WireReply) -> None:
+async def test_odd_but_lawful_answers_are_read(
+    open_chat: OpenServer[ProviderProfile], reply: WireReply
+) -> None:
     async with open_model_server([reply]) as server, open_chat(server.base_url) as chat:
         assert (await answered(chat)).blocks() == (TextBlock(text="x"),)
 
 
 async def test_done_may_be_missing_only_where_the_server_is_known_for_it(
-    open_chat: OpenChat,
+    open_chat: OpenServer[ProviderProfile],
 ) -> None:
     no_done = sse_reply(delta("stop", content="x"), done=False)
     async with open_model_server([no_done] * 2) as server:
