@@ -280,14 +280,7 @@ async def fork_goes_on(store: SessionPersistence, parent: Session) -> None:
 async def test_large_results_come_back_exactly_and_belong_to_their_session(make: Make) -> None:
     """Of any size, from any place, copied with a fork, gone with their session."""
     log = LogWriting()
-    log.turn_start()
-    log.step_start()
-    log.reply(calls=("c1", "c2"))
-    for call_id in ("c1", "c2"):
-        log.call(call_id)
-        log.result(call_id, "é\n" * BLOB_BYTES)
-    log.step_end()
-    log.turn_end()
+    log.whole_turn(calls=("c1", "c2"), result="é\n" * BLOB_BYTES)
     log.whole_turn("again")
     events = tuple(log.session.events)
     store = make()

@@ -35,15 +35,7 @@ def lines(events: Sequence[StoredEvent]) -> list[bytes]:
 def with_large_results() -> tuple[StoredEvent, ...]:
     """Two turns; the first has a result of half a megabyte, twice."""
     log = LogWriting()
-    log.turn_start()
-    log.step_start()
-    log.user("go")
-    log.reply(calls=("c1", "c2"))
-    for call_id in ("c1", "c2"):
-        log.call(call_id)
-        log.result(call_id, LARGE)
-    log.step_end()
-    log.turn_end()
+    log.whole_turn("go", calls=("c1", "c2"), result=LARGE)
     log.whole_turn("again")
     return tuple(log.session.events)
 

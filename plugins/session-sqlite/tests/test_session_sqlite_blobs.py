@@ -44,15 +44,7 @@ def change(path: Path, *statements: str) -> None:
 
 def with_large_results() -> tuple[StoredEvent, ...]:
     log = LogWriting()
-    log.turn_start()
-    log.step_start()
-    log.user("go")
-    log.reply(calls=("c1", "c2"))
-    for call_id in ("c1", "c2"):
-        log.call(call_id)
-        log.result(call_id, LARGE)
-    log.step_end()
-    log.turn_end()
+    log.whole_turn("go", calls=("c1", "c2"), result=LARGE)
     return tuple(log.session.events)
 
 

@@ -148,7 +148,9 @@ class LogWriting:
         ended = records.CompletedTurnEnd() if reason is None else reason
         return self.session.append(ev.turn.End(turn=self.turn, reason=ended)).seq
 
-    def whole_turn(self, prompt: str = "hi", *words: str, calls: Sequence[str] = ()) -> None:
+    def whole_turn(
+        self, prompt: str = "hi", *words: str, calls: Sequence[str] = (), result: str = "done"
+    ) -> None:
         """One turn of one step: prompt, streamed words, reply, each call with its result."""
         self.turn_start()
         self.step_start()
@@ -156,7 +158,7 @@ class LogWriting:
         seqs = self.chunks(*words)
         self.reply("".join(words) or "hello", calls=calls, sources=seqs or None)
         for call_id in calls:
-            self.result(call_id, sources=(self.call(call_id),))
+            self.result(call_id, result, sources=(self.call(call_id),))
         self.step_end()
         self.turn_end()
 
