@@ -188,6 +188,7 @@ def imported(code: str) -> set[str]:
 
 @pytest.mark.holds("CAT08")
 def test_a_program_pays_only_for_the_domains_it_names() -> None:
+    assert imported("import dsh") == set()
     assert imported("from dsh import catalog as ev") == set()
     assert imported("from dsh import catalog as ev; ev.turn.START") == {
         "dsh.catalog.records",
