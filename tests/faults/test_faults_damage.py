@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from dsh.hooks import AnyDurable, CoreLogOnly, CoreSurface, Durable, LogOnly
 from dsh.session import interrupted_closers, lawful_prefix, salvage_log, verify
 from dsh.testing import LogWriting
 from dsh.testing.logs import header
-from dsh.wire import StoredEvent, StoredLog, decode_payload, encode_line
+from dsh.wire import StoredEvent, StoredLog, decode_payload, encode_line, token_of
 from dsh_plugins.session_jsonl import JsonlStore
 from dsh_plugins.session_jsonl.reading import ReadLog, read_log
 from dsh_plugins.session_sqlite import SqliteStore
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from dsh.seams.persistence import SessionPersistence
 
-GOLDEN = Path(__file__).parents[2] / "schema" / "golden"
+ROOT = Path(__file__).parents[2]
 #: Their places are ruled by the laws of turns and steps; `LogWriting` writes them.
 RULED = {
     token.name
@@ -39,8 +40,23 @@ def lines(events: Sequence[StoredEvent]) -> list[bytes]:
     return [encode_line(event) for event in events]
 
 
+def tokens() -> dict[str, Durable[AnyDurable]]:
+    """Every durable event that a log may hold: of the core, and of each plugin of ours."""
+    found = dict(registry.DURABLES)
+    for path in ROOT.glob("plugins/*/schema/golden/*/*.jsonl"):
+        package = path.parents[3].name.replace("-", "_")
+        import_module(f"dsh_plugins.{package}.catalog")
+        name = f"{path.parent.name}/{path.name.partition('.')[0]}"
+        token = token_of(name)
+        assert token is not None, f"{name} has records and nobody declares it"
+        found[name] = token
+    return found
+
+
 def samples(token: Durable[AnyDurable]) -> list[bytes]:
-    path = GOLDEN / f"{token.name}.v{token.version}.jsonl"
+    """Its golden records, wherever its schema is."""
+    name = f"{token.name}.v{token.version}.jsonl"
+    (path,) = (*ROOT.glob(f"schema/golden/{name}"), *ROOT.glob(f"plugins/*/schema/golden/{name}"))
     return path.read_bytes().splitlines()
 
 
@@ -52,7 +68,7 @@ def golden() -> tuple[StoredEvent, ...]:
     log.step_start()
     log.system("be brief")
     log.user("more")
-    for name, token in sorted(registry.DURABLES.items()):
+    for name, token in sorted(tokens().items()):
         if name in RULED or issubclass(token.payload, CoreSurface):
             continue
         for sample in samples(token):
@@ -90,7 +106,8 @@ async def the_file(root: Path, events: Sequence[StoredEvent]) -> bytes:
 
 def test_the_golden_log_has_every_event_and_is_lawful() -> None:
     events = golden()
-    assert {event.type for event in events} == set(registry.DURABLES)
+    assert {event.type for event in events} == set(tokens())
+    assert len(tokens()) > len(registry.DURABLES), "those of plugins too"
     assert verify(StoredLog(header=header(), events=events)) == ()
 
 
