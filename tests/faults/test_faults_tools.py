@@ -66,6 +66,7 @@ async def test_a_hostile_tool_ends_lawfully_and_harms_no_sibling(name: str, tmp_
         first, bad, last = texts(session)
         assert (first, last) == ("fine", "fine")
         assert bad
+        print(f"{name}: turn {outcome.reason.kind}; {bad.splitlines()[0]:.100}")  # noqa: T201 - corpus and outcomes, for `pytest -s`
         await handle.aclose()
     assert server.refusals == []
     assert len(server.requests) == 2

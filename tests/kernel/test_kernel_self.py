@@ -234,3 +234,44 @@ async def test_a_task_inside_a_listeners_nursery_only_asks() -> None:
         with trio.fail_after(1):
             assert await kernel.root.waterfall(ASK)(Told(), one) == 1
             await fiber.dispose()
+
+
+@pytest.mark.holds("KN37")
+async def test_a_plugin_hears_of_its_unload_before_its_listeners_are_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trail: list[str] = []
+    running, woken = trio.Event(), trio.Event()
+
+    def wake() -> None:
+        trail.append("told")
+        woken.set()
+
+    def fail() -> None:
+        raise RuntimeError("not in the mood")
+
+    @plugin(name="sleeper")
+    async def sleeper(ctx: Context) -> None:
+        ctx.effect(lambda: lambda: trail.append("undone"), label="own")
+        ctx.on_unload(fail)
+        ctx.on_unload(wake)
+        ctx.on_unload(lambda: trail.append("forgotten")).dispose()
+
+        @ctx.on(ASK)
+        async def wait(_told: Told, call_next: Next[int]) -> int:
+            running.set()
+            await woken.wait()
+            trail.append("woken")
+            return await call_next()
+
+    async def one() -> int:
+        return 1
+
+    with trio.fail_after(5):
+        async with open_kernel() as kernel, trio.open_nursery() as nursery:
+            fiber = await kernel.mount(sleeper).ready()
+            nursery.start_soon(kernel.root.waterfall(ASK), Told(), one)
+            await running.wait()
+            await fiber.dispose()
+    assert trail == ["told", "woken", "undone"]
+    assert "not in the mood" in caplog.text

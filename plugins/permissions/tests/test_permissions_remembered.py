@@ -131,8 +131,9 @@ async def test_it_is_logged_with_the_exact_rule_and_once() -> None:
         (logged,) = [e.data for e in house.session(handle).events if e.type == events.RULES.name]
         assert isinstance(logged, events.Rules)
         rule = PermissionRule(decision="allow", tool="bash", pattern="make", exact=True)
-        assert (logged.source, logged.remembered) == ("session", (rule,))
+        assert (logged.source, logged.remembered) == ("built-in, session", (rule,))
         assert logged.rules[0] == rule
+        assert logged.sources == ("session", "built-in", "built-in", "built-in")
 
 
 async def test_it_holds_after_a_resume_and_in_no_other_session() -> None:

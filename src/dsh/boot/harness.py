@@ -20,9 +20,11 @@ from dsh.boot.composition import Mountable, Mounted
 from dsh.boot.discovery import ROOMS_FOLDER
 from dsh.boot.environ import environ_plugin
 from dsh.boot.identities import Identities
+from dsh.boot.origins import PlanOrigins
 from dsh.boot.plan import Plan, planned
 from dsh.errors import ConfigError
 from dsh.kernel import Context, FiberProblem, Kernel, Plugin, ServiceKey, open_kernel
+from dsh.seams.origins import ORIGINS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -173,6 +175,8 @@ async def mounted(
         kernel.mount(environ_plugin(plan.environ, plan.credentials), slot=-1)
         identities = Identities(plan.composition.mountables)
         kernel.mount(identities.plugin(), slot=-1)
+        origins = PlanOrigins(lambda: plan)
+        kernel.root.provide(ORIGINS, origins)
         rows = {one.row.id: one for one in plan.composition.mountables}
         fibers = [
             Mounted(one, kernel.mount(one.plugin, one.config, slot=one.slot, id=one.row.id))
@@ -189,7 +193,9 @@ async def mounted(
         for problem in (*needed, *spare):
             _log.warning("%s", problem)
         program = await kernel.root.child("program")
-        yield Harness(kernel, program, plan, (*needed, *spare), fibers, identities)
+        harness = Harness(kernel, program, plan, (*needed, *spare), fibers, identities)
+        origins.plan = lambda: harness.live.plan
+        yield harness
 
 
 def _audited(

@@ -40,7 +40,8 @@ class Row:
     """One row, written in Python: which plugin, under which id, with what configuration.
 
     `id` defaults to the plugin's name. `config` is JSON-like data in wire spelling (camelCase).
-    `optional` lets a one-shot run go on when this row cannot be active.
+    `optional` lets a one-shot run go on when this row cannot be active. `source` is what people
+    know the row by, if not by the layer it is in.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Row:
     config: Mapping[str, object] = field(factory=dict[str, object])
     disabled: bool = False
     optional: bool = False
+    source: str | None = None
 
 
 @frozen(kw_only=True, slots=True, eq=False)
@@ -86,17 +88,20 @@ class PlacedRow:
 
 def layer_of_rows(source: str, rows: Iterable[Row]) -> Layer:
     """The rows of a profile or of an embedding program as a layer."""
-    place = Place(source)
+
+    def placed(row: Row) -> Place:
+        return Place(row.source if row.source is not None else source)
+
     return Layer(
         source,
         tuple(
             LayerRow(
                 id=row.id if row.id is not None else canonical(row.name),
                 name=canonical(row.name),
-                config=located(row.config, place) if row.config else None,
+                config=located(row.config, placed(row)) if row.config else None,
                 disabled=row.disabled,
                 optional=row.optional,
-                place=place,
+                place=placed(row),
                 written=row.name,
             )
             for row in rows

@@ -7,10 +7,13 @@ fault; never for a mistake of a person or a plugin.
 
 from __future__ import annotations
 
+import errno
 import logging
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+import trio
 from typing_extensions import override
 
 from dsh.cli.inert import inert
@@ -19,7 +22,17 @@ from dsh.errors import HarnessError, SessionBusy, SessionError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["EXIT_CANCELLED", "EXIT_FAILED", "EXIT_USAGE", "ContainedFailures", "explained"]
+__all__ = [
+    "EXIT_CANCELLED",
+    "EXIT_FAILED",
+    "EXIT_USAGE",
+    "ContainedFailures",
+    "explained",
+    "loop_is_lost",
+]
+
+#: Where the event loop's own code is.
+LOOP: Final = Path(trio.__file__).parent
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -49,9 +62,25 @@ def explained(error: BaseException, *, debug: bool, before_session: bool) -> tup
     return text, max(_code(single, before_session=before_session) for single in singles)
 
 
+def loop_is_lost(error: BaseException) -> bool:
+    """Whether the event loop itself can do nothing any more, as its descriptors were closed.
+
+    It never ends then, nor does what it ran; all that is left is to end the process.
+    """
+    if not isinstance(error, OSError) or error.errno != errno.EBADF:
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and Path(frames[-1].filename).is_relative_to(LOOP)
+
+
 def _sentence(error: BaseException) -> str:
     if isinstance(error, HarnessError):
         return str(error)
+    if loop_is_lost(error):
+        return (
+            "the event loop lost its descriptors: a tool or a plugin closed what it had not "
+            "opened. What was acknowledged is in the session's log; resume it to go on"
+        )
     if isinstance(error, KeyboardInterrupt):
         return "stopped"
     place = ""

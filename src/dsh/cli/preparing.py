@@ -73,4 +73,5 @@ def _permission_rows(allow: Sequence[str], *, yolo: bool) -> tuple[Row, ...]:
         rules.append({**rule, "pattern": pattern} if colon else rule)
     if yolo:
         rules.append({"decision": "allow", "tool": "*"})
-    return (Row(name="permissions", config={"rules": rules}),) if rules else ()
+    flag = "--yolo" if yolo else "--allow"
+    return (Row(name="permissions", config={"rules": rules}, source=flag),) if rules else ()

@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ import trio
 
 from dsh.boot import DEMO_PROMPT, process_environ
 from dsh.catalog import records
-from dsh.cli.failures import explained
+from dsh.cli.failures import explained, loop_is_lost
 from dsh.cli.inert import inert, one_line
 from dsh.cli.outlet import OutletClosed
 from dsh.cli.preparing import planned_for, show_contained, with_demo
@@ -61,6 +62,12 @@ def run(options: RunOptions) -> int:
         before = work is None or not work.started
         text, code = explained(error, debug=options.debug, before_session=before)
         (screen.say if work is None else work.progress.say)(text)
+        if loop_is_lost(error):
+            screen.finish()
+            if screen.err.failed:  # ours was closed with the rest
+                with suppress(OSError):
+                    os.write(2, text.encode(errors="backslashreplace"))
+            os._exit(code)  # its remains would complain while Python ends
     screen.finish()
     return code
 

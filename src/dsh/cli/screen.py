@@ -7,6 +7,7 @@ the operating system anything.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
@@ -29,6 +30,8 @@ SGR: Final[dict[Style, str]] = {
     "cyan": "36",
 }
 NARROWEST: Final = 30
+#: Descriptors of our own are above those that shells and scripts name.
+FREE_ABOVE: Final = 10
 
 
 @final
@@ -68,9 +71,13 @@ class Screen:
 
 
 def open_screen(color: Color, environ: Environ) -> Screen:
-    """The screen of this process. Descriptors that were closed at the start count as /dev/null."""
-    out = Outlet(1, "standard output", _encoding(sys.stdout))
-    err = Outlet(2, "standard error", _encoding(sys.stderr))
+    """The screen of this process. Descriptors that were closed at the start count as /dev/null.
+
+    They are written through descriptors of our own, so that a tool that closes 1 or 2 closes
+    nothing, and what is opened next under such a number gets nothing that was meant for a person.
+    """
+    out = Outlet(_own(1), "standard output", _encoding(sys.stdout))
+    err = Outlet(_own(2), "standard error", _encoding(sys.stderr))
     colored = color == "always" or (
         color == "auto"
         and err.is_terminal
@@ -78,6 +85,10 @@ def open_screen(color: Color, environ: Environ) -> Screen:
         and (environ.get("TERM") or "dumb") != "dumb"
     )
     return Screen(out, err, colored=colored, width=_width(err))
+
+
+def _own(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FREE_ABOVE)
 
 
 def _is_terminal(stream: object) -> bool:

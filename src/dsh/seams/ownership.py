@@ -103,7 +103,11 @@ class SessionLock:
                 # A lock file that stays blocks nobody: the lock goes with the descriptor.
                 self._log.info("%s: could not be removed", self._path)
             finally:
-                self._files.close(fd)
+                try:
+                    self._files.close(fd)
+                except OSError:
+                    # Something else has closed it; then the lock is gone already.
+                    self._log.warning("%s: its descriptor was closed by something else", self._path)
 
     def _take(self, session_id: str) -> int:
         while True:

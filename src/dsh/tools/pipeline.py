@@ -22,6 +22,7 @@ from dsh.tools.attempt import Broke, Done, Interrupted, attempt, stopped
 from dsh.tools.contract import accepted, from_wrapper, materialised, reviewed
 from dsh.tools.execution import CallInput, CallToken, Execution, Run
 from dsh.tools.failures import INVALID_ARGS, aborted, failed, failed_by, own_failure
+from dsh.tools.streams import open_streams, reopened
 
 if TYPE_CHECKING:
     from dsh.catalog.records import ContentBlock
@@ -169,6 +170,7 @@ class Call:
         if not isinstance(ready, Admitted):
             return ready
         run = self._run = Run(self._execution, self._shows)
+        streams = open_streams()
         try:
             value = await ready.bound.run(run)
         except BaseException as error:  # a body may raise anything, SystemExit too
@@ -178,6 +180,12 @@ class Call:
             return failed_by(own)
         finally:
             run.settle()
+            closed = reopened(streams)
+            if closed is not None:
+                name = self._execution.name
+                self._desk.ctx.log.warning(
+                    "%s was closed while %s ran; it is /dev/null now", closed, name
+                )
         result = accepted(ready.bound, self._execution.name, value)
         if run.concluded and isinstance(result, ToolSuccess):
             return evolve(result, concludes_turn=True)

@@ -115,48 +115,53 @@ def observe_sync_rules(ctx: Context) -> None:
 
 
 # make
-def make_rules(ask: PermissionAsk, rules: tuple[PermissionRule, ...], source: str, remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(ask=ask, rules=rules, source=source, remembered=remembered)
+def make_rules(ask: PermissionAsk, rules: tuple[PermissionRule, ...], source: str, sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(ask=ask, rules=rules, source=source, sources=sources, remembered=remembered)
 
 
 # make-unknown-field
-def make_unknown_rules(ask: PermissionAsk, rules: tuple[PermissionRule, ...], source: str, remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(ask=ask, rules=rules, source=source, remembered=remembered, unknown_field=1)  # E: call-arg reportCallIssue
+def make_unknown_rules(ask: PermissionAsk, rules: tuple[PermissionRule, ...], source: str, sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(ask=ask, rules=rules, source=source, sources=sources, remembered=remembered, unknown_field=1)  # E: call-arg reportCallIssue
 
 
 # make-missing-field
-def make_rules_without_ask(rules: tuple[PermissionRule, ...], source: str, remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(rules=rules, source=source, remembered=remembered)  # E: call-arg reportCallIssue
+def make_rules_without_ask(rules: tuple[PermissionRule, ...], source: str, sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(rules=rules, source=source, sources=sources, remembered=remembered)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_rules_bad_ask(wrong: object, rules: tuple[PermissionRule, ...], source: str, remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(ask=wrong, rules=rules, source=source, remembered=remembered)  # E: arg-type reportArgumentType
+def make_rules_bad_ask(wrong: object, rules: tuple[PermissionRule, ...], source: str, sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(ask=wrong, rules=rules, source=source, sources=sources, remembered=remembered)  # E: arg-type reportArgumentType
 
 
 # make-missing-field
-def make_rules_without_rules(ask: PermissionAsk, source: str, remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(ask=ask, source=source, remembered=remembered)  # E: call-arg reportCallIssue
+def make_rules_without_rules(ask: PermissionAsk, source: str, sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(ask=ask, source=source, sources=sources, remembered=remembered)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_rules_bad_rules(wrong: object, ask: PermissionAsk, source: str, remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(rules=wrong, ask=ask, source=source, remembered=remembered)  # E: arg-type reportArgumentType
+def make_rules_bad_rules(wrong: object, ask: PermissionAsk, source: str, sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(rules=wrong, ask=ask, source=source, sources=sources, remembered=remembered)  # E: arg-type reportArgumentType
 
 
 # make-missing-field
-def make_rules_without_source(ask: PermissionAsk, rules: tuple[PermissionRule, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(ask=ask, rules=rules, remembered=remembered)  # E: call-arg reportCallIssue
+def make_rules_without_source(ask: PermissionAsk, rules: tuple[PermissionRule, ...], sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(ask=ask, rules=rules, sources=sources, remembered=remembered)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_rules_bad_source(wrong: object, ask: PermissionAsk, rules: tuple[PermissionRule, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
-    return permissions.Rules(source=wrong, ask=ask, rules=rules, remembered=remembered)  # E: arg-type reportArgumentType
+def make_rules_bad_source(wrong: object, ask: PermissionAsk, rules: tuple[PermissionRule, ...], sources: tuple[str, ...], remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(source=wrong, ask=ask, rules=rules, sources=sources, remembered=remembered)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_rules_bad_remembered(wrong: object, ask: PermissionAsk, rules: tuple[PermissionRule, ...], source: str) -> permissions.Rules:
-    return permissions.Rules(remembered=wrong, ask=ask, rules=rules, source=source)  # E: arg-type reportArgumentType
+def make_rules_bad_sources(wrong: object, ask: PermissionAsk, rules: tuple[PermissionRule, ...], source: str, remembered: tuple[PermissionRule, ...]) -> permissions.Rules:
+    return permissions.Rules(sources=wrong, ask=ask, rules=rules, source=source, remembered=remembered)  # E: arg-type reportArgumentType
+
+
+# make-bad-field
+def make_rules_bad_remembered(wrong: object, ask: PermissionAsk, rules: tuple[PermissionRule, ...], source: str, sources: tuple[str, ...]) -> permissions.Rules:
+    return permissions.Rules(remembered=wrong, ask=ask, rules=rules, source=source, sources=sources)  # E: arg-type reportArgumentType
 
 
 # change-frozen

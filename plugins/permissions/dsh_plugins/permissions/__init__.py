@@ -13,18 +13,20 @@ from weakref import WeakSet
 from dsh import Context, Next, plugin
 from dsh import catalog as ev
 from dsh.hooks import frozen
-from dsh.kernel import optional, required
+from dsh.kernel import late, optional, required
 from dsh.seams.approval import SESSION_RULES
+from dsh.seams.origins import ORIGINS, Origins
 from dsh.session import SESSIONS, Sessions
 from dsh.tools import TOOLS, ToolRuntime
 from dsh_plugins.permissions.catalog import PermissionsConfig
-from dsh_plugins.permissions.catalog import permissions as events
 from dsh_plugins.permissions.policy import Policy
 from dsh_plugins.permissions.remembered import REMEMBERED, Remembered
 from dsh_plugins.permissions.table import Table
+from dsh_plugins.permissions.written import Written
 
 if TYPE_CHECKING:
     from dsh.hooks import live
+    from dsh.kernel import Late
 
 __all__ = ["permissions"]
 
@@ -33,6 +35,7 @@ __all__ = ["permissions"]
 class _Deps:
     tools: ToolRuntime = required(TOOLS)
     sessions: Sessions | None = optional(SESSIONS)
+    origins: Late[Origins] = late(ORIGINS)
 
 
 @plugin(name="permissions", config=PermissionsConfig, deps=_Deps, provides=(SESSION_RULES,))
@@ -41,7 +44,8 @@ async def permissions(ctx: Context, config: PermissionsConfig, deps: _Deps) -> N
     table = Table(config.rules)
     if deps.sessions is not None:
         deps.sessions.project(ctx, REMEMBERED)
-    remembered = Remembered(deps.tools, deps.sessions, table, config.ask)
+    written = Written(config.rules, deps.origins)
+    remembered = Remembered(deps.tools, deps.sessions, table, config.ask, written)
     policy = Policy(deps.tools, table, config.ask, remembered)
     told: WeakSet[live.Session] = WeakSet()
     ctx.provide(SESSION_RULES, remembered)
@@ -63,12 +67,5 @@ async def permissions(ctx: Context, config: PermissionsConfig, deps: _Deps) -> N
         session = step.agent.session
         if session not in told:
             told.add(session)
-            session.append(
-                events.Rules(
-                    ask=config.ask,
-                    rules=table.rules(remembered.of(step.agent)),
-                    source="composition",
-                    remembered=remembered.of(step.agent),
-                )
-            )
+            session.append(remembered.told(remembered.of(step.agent)))
         return await call_next()

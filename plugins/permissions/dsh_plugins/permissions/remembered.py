@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dsh.hooks import JsonValue, live
     from dsh.tools import ToolRuntime
     from dsh.wire import StoredEvent
+    from dsh_plugins.permissions.written import Written
 
 __all__ = ["REMEMBERED", "Remembered"]
 
@@ -48,6 +49,7 @@ class Remembered(SessionRules):
     _sessions: Sessions | None
     _table: Table
     _ask: PermissionAsk
+    _written: Written
 
     def of(self, agent: live.Agent | None) -> tuple[PermissionRule, ...]:
         """The rules of the agent's session, in the order in which they were given."""
@@ -84,12 +86,16 @@ class Remembered(SessionRules):
             raise ToolError(f"a rule for this call of {tool_name} cannot be remembered")
         known = self.of(agent)
         if rule not in known:
-            rules = (*known, rule)
-            agent.session.append(
-                events.Rules(
-                    ask=self._ask,
-                    rules=self._table.rules(rules),
-                    source="session",
-                    remembered=rules,
-                )
-            )
+            agent.session.append(self.told((*known, rule)))
+
+    def told(self, remembered: tuple[PermissionRule, ...]) -> events.Rules:
+        """The event that says which rules are in force, and where they come from."""
+        rules = self._table.rules(remembered)
+        sources = self._written.sources(rules, remembered)
+        return events.Rules(
+            ask=self._ask,
+            rules=rules,
+            source=self._written.layers(sources),
+            sources=sources,
+            remembered=remembered,
+        )

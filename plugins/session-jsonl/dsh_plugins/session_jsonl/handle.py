@@ -153,7 +153,10 @@ class JsonlHandle(WriteHandle):
             finally:
                 fd, self._fd = self._fd, -1
                 if fd >= 0:
-                    self._disk.close(fd)
+                    with suppress(
+                        OSError
+                    ):  # closed by something else: nothing is left to give back
+                        self._disk.close(fd)
                     self._drop_draft()
                 self._lock.release()
 

@@ -115,6 +115,19 @@ def encode_permissions_rules_event(x: permissions.Rules) -> dict[str, object]:
     if v_source.__class__ is not str or not (v_source.isascii() or is_clean(v_source)):
         raise bad_text("source", v_source)
     out: dict[str, object] = {"ask": v_ask, "rules": v_rules_, "source": v_source}
+    v_sources = x.sources
+    if v_sources.__class__ is not tuple or v_sources != ():
+        if v_sources.__class__ is not tuple:
+            raise bad_value("sources", v_sources, "a tuple")
+        v_sources_: list[object] = []
+        try:
+            for v_sources_item in v_sources:
+                if v_sources_item.__class__ is not str or not (v_sources_item.isascii() or is_clean(v_sources_item)):
+                    raise bad_text("", v_sources_item)
+                v_sources_.append(v_sources_item)
+        except CodecError as error:
+            raise error.under(f"sources[{len(v_sources_)}]") from None
+        out["sources"] = v_sources_
     v_remembered = x.remembered
     if v_remembered.__class__ is not tuple or v_remembered != ():
         if v_remembered.__class__ is not tuple:
@@ -131,7 +144,7 @@ def encode_permissions_rules_event(x: permissions.Rules) -> dict[str, object]:
     return out
 
 
-KEYS_PERMISSIONS_RULES_EVENT: Final[tuple[str, ...]] = ("ask", "rules", "source", "remembered")
+KEYS_PERMISSIONS_RULES_EVENT: Final[tuple[str, ...]] = ("ask", "rules", "source", "sources", "remembered")
 
 
 def decode_permissions_rules_event(d: object) -> permissions.Rules:
@@ -157,6 +170,22 @@ def decode_permissions_rules_event(d: object) -> permissions.Rules:
     v_rules = tuple(v_rules_)
     if v_source.__class__ is not str or not (v_source.isascii() or is_clean(v_source)):
         raise bad_text("source", v_source)
+    v_sources = d.get("sources", ABSENT)
+    if v_sources is ABSENT:
+        v_sources = ()
+    else:
+        n += 1
+        if v_sources.__class__ is not list:
+            raise bad_value("sources", v_sources, "a list")
+        v_sources_ = []
+        try:
+            for v_sources_item in v_sources:
+                if v_sources_item.__class__ is not str or not (v_sources_item.isascii() or is_clean(v_sources_item)):
+                    raise bad_text("", v_sources_item)
+                v_sources_.append(v_sources_item)
+        except CodecError as error:
+            raise error.under(f"sources[{len(v_sources_)}]") from None
+        v_sources = tuple(v_sources_)
     v_remembered = d.get("remembered", ABSENT)
     if v_remembered is ABSENT:
         v_remembered = ()
@@ -174,11 +203,12 @@ def decode_permissions_rules_event(d: object) -> permissions.Rules:
     if len(d) != n:
         raise unknown(d, KEYS_PERMISSIONS_RULES_EVENT)
     cls = permissions.Rules
-    set_ask, set_rules, set_source, set_remembered = SLOTS[cls]
+    set_ask, set_rules, set_source, set_sources, set_remembered = SLOTS[cls]
     made = NEW(cls)
     set_ask(made, v_ask)
     set_rules(made, v_rules)
     set_source(made, v_source)
+    set_sources(made, v_sources)
     set_remembered(made, v_remembered)
     return made
 

@@ -19,8 +19,10 @@ class Rules(LogOnly):
     Attributes:
         ask: What becomes of a call that has to be asked about.
         rules: The rules, strongest first.
-        source: Where they come from: `composition`, or `session` when a person just allowed
-            one.
+        source: Where they come from: the layers of the composition, `built-in`, and `session`
+            for what a person allowed.
+        sources: Where each of the rules was written, in their order: a layer, or file, line and
+            column.
         remembered: Those of the rules that a person allowed for this session; they hold when it
             is resumed.
     """
@@ -28,6 +30,7 @@ class Rules(LogOnly):
     ask: PermissionAsk
     rules: tuple[PermissionRule, ...]
     source: str
+    sources: tuple[str, ...] = ()
     remembered: tuple[PermissionRule, ...] = ()
 
 
