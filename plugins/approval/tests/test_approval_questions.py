@@ -253,7 +253,33 @@ async def test_questions_of_two_agents_are_shown_one_at_a_time_in_their_order() 
             gate.set()
         assert [question.agent.id for question in desk.asked] == ["first", "second"]
         assert most == 1
+        # The first was put before the other one was known.
+        assert [(one.position, one.total) for one in desk.asked] == [(1, 1), (2, 2)]
         assert audit(house, second) == ["asked", "allowed-once"]
+
+
+async def test_a_question_says_which_one_it_is_and_how_many_wait() -> None:
+    desk, gate = Desk(), trio.Event()
+
+    async def reply(_question: ev.approval.Request) -> records.ApprovalOutcome:
+        await gate.wait()
+        return "allowed-once"
+
+    async with open_test_house(tools=[desk.tool()]) as house:
+        await desk.furnish(house, reply)
+        house.model.replies.extend([calls(call("work")) for _ in range(3)])
+        house.model.replies.extend([says("done"), says("done"), calls(call("work")), says("done")])
+        handles = [await house.agent(name) for name in ("a", "b", "c", "d")]
+        async with trio.open_nursery() as nursery:
+            for handle in handles[:3]:
+                nursery.start_soon(handle.agent.ask, user_message("go"))
+                await trio.testing.wait_all_tasks_blocked()
+            handles[1].agent.cancel(records.UserCause())  # a question that is withdrawn counts not
+            await trio.testing.wait_all_tasks_blocked()
+            gate.set()
+        await handles[3].agent.ask(user_message("go"))  # after a pause the count begins anew
+        told = [(one.agent.id, one.position, one.total) for one in desk.asked]
+        assert told == [("a", 1, 1), ("c", 2, 2), ("d", 1, 1)]
 
 
 async def test_a_waiting_question_is_withdrawn_with_its_turn() -> None:

@@ -31,12 +31,14 @@ def why_not() -> str | None:
     program = shutil.which("bwrap", path=PATH)
     if program is None:
         return "bwrap is not installed here; install bubblewrap"
+    said = b""
     for closed in (True, False):
         wanted = Bubblewrap(program=program, network=True, closed=closed)
         tried = subprocess.run(wanted.confined(["true"], "/tmp"), capture_output=True, check=False)
         if tried.returncode == 0:
             return None
-    return f"bwrap does not work here: {tried.stderr.decode(errors='replace').strip()}"
+        said = tried.stderr
+    return f"bwrap does not work here: {said.decode(errors='replace').strip()}"
 
 
 WHY_NOT = why_not()

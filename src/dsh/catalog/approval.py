@@ -25,6 +25,10 @@ class Request:
         arguments: The final arguments of that call.
         reason: Why it is asked.
         asked_by: The plugin that wants it asked.
+        position: Which one it is of those that were put one after the other, without a pause;
+            counts from 1. [questions]
+        total: How many those are as far as is known: with the ones that wait behind it.
+            [questions]
         signal: Says whether the turn is being cancelled.
     """
 
@@ -34,6 +38,8 @@ class Request:
     arguments: JsonValue | None = field(default=None, converter=frozen_json)
     reason: str | None = None
     asked_by: str | None = None
+    position: int = 1
+    total: int = 1
     signal: live.TurnSignal | None
 
 

@@ -177,58 +177,68 @@ def observe_request(ctx: Context) -> None:
 
 
 # make
-def make_request(agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, signal=signal)
+def make_request(agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total, signal=signal)
 
 
 # make-unknown-field
-def make_unknown_request(agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, signal=signal, unknown_field=1)  # E: call-arg reportCallIssue
+def make_unknown_request(agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total, signal=signal, unknown_field=1)  # E: call-arg reportCallIssue
 
 
 # make-missing-field
-def make_request_without_agent(tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, signal=signal)  # E: call-arg reportCallIssue
+def make_request_without_agent(tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total, signal=signal)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_request_bad_agent(wrong: object, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(agent=wrong, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, signal=signal)  # E: arg-type reportArgumentType
+def make_request_bad_agent(wrong: object, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(agent=wrong, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total, signal=signal)  # E: arg-type reportArgumentType
 
 
 # make-missing-field
-def make_request_without_tool_name(agent: live.Agent, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(agent=agent, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, signal=signal)  # E: call-arg reportCallIssue
+def make_request_without_tool_name(agent: live.Agent, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(agent=agent, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total, signal=signal)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_request_bad_tool_name(wrong: object, agent: live.Agent, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(tool_name=wrong, agent=agent, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, signal=signal)  # E: arg-type reportArgumentType
+def make_request_bad_tool_name(wrong: object, agent: live.Agent, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(tool_name=wrong, agent=agent, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total, signal=signal)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_request_bad_call_id(wrong: object, agent: live.Agent, tool_name: str, arguments: JsonValue | None, reason: str | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(call_id=wrong, agent=agent, tool_name=tool_name, arguments=arguments, reason=reason, asked_by=asked_by, signal=signal)  # E: arg-type reportArgumentType
+def make_request_bad_call_id(wrong: object, agent: live.Agent, tool_name: str, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(call_id=wrong, agent=agent, tool_name=tool_name, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total, signal=signal)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_request_bad_reason(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, asked_by: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(reason=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, asked_by=asked_by, signal=signal)  # E: arg-type reportArgumentType
+def make_request_bad_reason(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, asked_by: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(reason=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, asked_by=asked_by, position=position, total=total, signal=signal)  # E: arg-type reportArgumentType
 
 
 # make-bad-field
-def make_request_bad_asked_by(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, signal: live.TurnSignal | None) -> ev.approval.Request:
-    return ev.approval.Request(asked_by=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, signal=signal)  # E: arg-type reportArgumentType
+def make_request_bad_asked_by(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, position: int, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(asked_by=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, position=position, total=total, signal=signal)  # E: arg-type reportArgumentType
+
+
+# make-bad-field
+def make_request_bad_position(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, total: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(position=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, total=total, signal=signal)  # E: arg-type reportArgumentType
+
+
+# make-bad-field
+def make_request_bad_total(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, signal: live.TurnSignal | None) -> ev.approval.Request:
+    return ev.approval.Request(total=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, signal=signal)  # E: arg-type reportArgumentType
 
 
 # make-missing-field
-def make_request_without_signal(agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None) -> ev.approval.Request:
-    return ev.approval.Request(agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by)  # E: call-arg reportCallIssue
+def make_request_without_signal(agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int) -> ev.approval.Request:
+    return ev.approval.Request(agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total)  # E: call-arg reportCallIssue
 
 
 # make-bad-field
-def make_request_bad_signal(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None) -> ev.approval.Request:
-    return ev.approval.Request(signal=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by)  # E: arg-type reportArgumentType
+def make_request_bad_signal(wrong: object, agent: live.Agent, tool_name: str, call_id: ev.records.CallId | None, arguments: JsonValue | None, reason: str | None, asked_by: str | None, position: int, total: int) -> ev.approval.Request:
+    return ev.approval.Request(signal=wrong, agent=agent, tool_name=tool_name, call_id=call_id, arguments=arguments, reason=reason, asked_by=asked_by, position=position, total=total)  # E: arg-type reportArgumentType
 
 
 # change-frozen

@@ -70,12 +70,21 @@ class Approvals(ApprovalService):
         self._policy = policy
         # trio's locks are fair: first asked, first shown.
         self._turnstile = trio.Lock()
+        #: Questions that wait or are being put, and those put since there was none.
+        self._open = 0
+        self._put = 0
 
     @override
     async def request(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        async with self._turnstile:
-            refused = self._refused(question)
-            return refused if refused is not None else await self._asked(question)
+        self._open += 1
+        try:
+            async with self._turnstile:
+                refused = self._refused(question)
+                return refused if refused is not None else await self._asked(question)
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._put = 0
 
     def _refused(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
         """Why nobody is to be asked, decided when it is this question's turn."""
@@ -99,6 +108,7 @@ class Approvals(ApprovalService):
 
     async def _asked(self, question: ApprovalQuestion) -> ApprovalAnswer:
         log, question_id = question.agent.session, f"ask_{uuid4().hex}"
+        self._put += 1
         # If this cannot be logged it is not asked: the failure is the call's.
         log.append(
             ev.approval.Asked(
@@ -129,6 +139,8 @@ class Approvals(ApprovalService):
             arguments=question.arguments,
             reason=question.reason,
             asked_by=question.asked_by,
+            position=self._put,
+            total=self._put + self._open - 1,
             signal=question.signal,
         )
         try:
