@@ -10,16 +10,16 @@ import random
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import trio
-from attrs import field, mutable
+from attrs import field, frozen, mutable
 
 from dsh.catalog import records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dsh.hooks import Next, live
 
-__all__ = ["Chance", "Life"]
+__all__ = ["Cancel", "Chance", "Life"]
 
 CAUSES: Final[tuple[records.CancelCause, ...]] = (
     records.UserCause(),
@@ -47,6 +47,14 @@ class Life:
         self.met[what] = self.met.get(what, 0) + 1
 
 
+@frozen(kw_only=True)
+class Cancel:
+    """One cancel of the weather's."""
+
+    cause: records.CancelCause
+    keep_inbox: bool
+
+
 @final
 class Chance:
     """Everything random of one life."""
@@ -54,8 +62,10 @@ class Chance:
     def __init__(self, life: Life) -> None:
         self.life: Final = life
         self.calm = False
-        #: How often anything was cancelled or taken back so far.
+        #: How often anything was cancelled, taken back or refused so far.
         self.cancels = 0
+        #: Who is told of each cancel, before it.
+        self.before_cancel: Callable[[Cancel], None] = _nobody
         self._dice: Final = random.Random(life.seed)
 
     def pick(self, among: Sequence[T]) -> T:
@@ -79,9 +89,11 @@ class Chance:
 
     def cancel(self, agent: live.Agent, *, keep_inbox: bool | None = None) -> None:
         """Cancel for some cause; keep the inbox or not."""
-        self.cancels += 1
         keep = self.pick((True, False)) if keep_inbox is None else keep_inbox
-        agent.cancel(self.pick(CAUSES), keep_inbox=keep)
+        cancel = Cancel(cause=self.pick(CAUSES), keep_inbox=keep)
+        self.cancels += 1
+        self.before_cancel(cancel)
+        agent.cancel(cancel.cause, keep_inbox=cancel.keep_inbox)
 
     async def gust(self, where: str) -> None:
         """Nothing, a wait, a hang or a failure."""
@@ -101,3 +113,7 @@ class Chance:
         answer = await call_next()
         await self.gust(where)
         return answer
+
+
+def _nobody(_cancel: Cancel) -> None:
+    """Nobody watches yet."""

@@ -14,7 +14,7 @@ from dsh.catalog import records
 
 if TYPE_CHECKING:
     from dsh.hooks import Logged, live
-    from dsh.testing.chance import Chance
+    from dsh.testing.chance import Cancel, Chance
     from dsh.testing.house import TestHouse
 
 __all__ = ["Witness"]
@@ -36,24 +36,31 @@ class Witness:
         self._ended: records.TurnEndReason | None = None
         # The cancels before a turn that must come.
         self._expected: int | None = None
+        # Of the open turn: its number, the first cause, and what a cancel found pending and kept.
+        self._turn: int | None = None
+        self._cause: records.CancelCause | None = None
+        self._kept: set[str] = set()
+        self._admitted: set[str] = set()
+        chance.before_cancel = self._cancelled
 
     def watch(self, house: TestHouse, agent: live.Agent) -> None:
         """Watch this agent from now on; what an earlier one left pending counts on."""
         self._agent, self._status = agent, "idle"
-        self._ended = self._expected = None
+        self._ended = self._expected = self._turn = None
         self._inserted |= set(self.pending())
         if self._house is house:
             return
         self._house = house
         on = house.ctx.on
         on(ev.agent.INBOX_INSERTED, prepend=True)(self._came)
-        on(ev.agent.INBOX_CLAIMED, prepend=True)(lambda n: self._left(n.message, "claimed"))
+        on(ev.agent.INBOX_CLAIMED, prepend=True)(self._claimed)
         on(ev.agent.INBOX_DISCARDED, prepend=True)(lambda n: self._left(n.message, "taken back"))
         on(ev.agent.STATUS, prepend=True)(self._changed)
         on(ev.agent.INBOX_SPLICED, prepend=True)(self._spliced)
         on(ev.turn.START, prepend=True)(self._began)
         on(ev.step.START, prepend=True)(self._stepped)
         on(ev.turn.END, prepend=True)(self._closed)
+        on(ev.user.MESSAGE, prepend=True)(self._was_admitted)
 
     def pending(self) -> list[str]:
         """The ids of all pending messages, in order."""
@@ -98,8 +105,26 @@ class Witness:
         if claim and splice.target == "next-turn" and splice.removed_count != 1:
             self._broken(f"{splice.removed_count} prompts were claimed for one turn")
 
+    def _cancelled(self, cancel: Cancel) -> None:
+        if self._turn is None:
+            return
+        self._cause = self._cause or cancel.cause
+        if cancel.keep_inbox:
+            self._kept |= set(self.pending())
+
+    def _claimed(self, notice: ev.agent.InboxClaimed) -> None:
+        self._left(notice.message, "claimed")
+        if notice.message.id in self._kept and notice.turn == self._turn:
+            self._broken("a cancelled turn claimed what its cancel had kept")
+
+    def _was_admitted(self, event: Logged[ev.user.Message]) -> None:
+        message = event.data.message.id
+        if message in self._admitted & self._gone:
+            self._broken("a message was admitted twice")
+        self._admitted.add(message)
+
     def _began(self, event: Logged[ev.turn.Start]) -> None:
-        del event
+        self._turn, self._cause, self._kept = event.data.turn, None, set()
         self._expected = None
         self._cancels, self._steps, self._ended = self._chance.cancels, 0, None
 
@@ -107,7 +132,15 @@ class Witness:
         self._steps = event.data.step
 
     def _closed(self, event: Logged[ev.turn.End]) -> None:
-        self._ended = event.data.reason
+        self._ended = reason = event.data.reason
+        lawful = [records.AbortedTurnEnd(reason=records.DisposedCause())]
+        if self._cause is not None:
+            lawful.append(records.AbortedTurnEnd(reason=self._cause))
+            if reason not in lawful:
+                self._broken(f"a turn was cancelled ({self._cause.kind}) and ended {reason}")
+        elif isinstance(reason, records.AbortedTurnEnd) and reason not in lawful:
+            self._broken(f"a turn that nobody cancelled ended {reason}")
+        self._turn = None
 
     def _changed(self, notice: ev.agent.Status) -> None:
         if notice.status == self._status:
