@@ -53,6 +53,30 @@ async def test_a_cancel_by_a_listener_of_a_vote_aborts_the_turn(*, keep_inbox: b
         assert len(house.model.requests) == 1
 
 
+@pytest.mark.holds("B12", "G6")
+@pytest.mark.parametrize("keep_inbox", [False, True])
+async def test_what_a_cancel_by_a_listener_of_turn_start_keeps_is_not_claimed(
+    *, keep_inbox: bool
+) -> None:
+    async with open_test_house(replies=[says("one")]) as house:
+        handle = await house.agent()
+
+        @house.ctx.on(ev.turn.START)
+        def cancel(event: Logged[ev.turn.Start]) -> None:
+            if event.data.turn == 1:
+                handle.agent.cancel(USER, keep_inbox=keep_inbox)
+
+        handle.agent.followup(user_message("go", id="prompt"))
+        await handle.agent.when_idle()
+        assert ends(house, handle) == [ABORTED]
+        pending = [message.id for message in handle.agent.pending("next-turn")]
+        assert pending == (["prompt"] if keep_inbox else [])
+        handle.agent.wake()
+        await handle.agent.when_idle()
+        assert len(house.model.requests) == len(pending)
+        assert broken_laws(house.session(handle)) == []
+
+
 @pytest.mark.holds("C11", "G6")
 @pytest.mark.parametrize("token", [ev.user.MESSAGE, ev.request.HEADER], ids=["message", "header"])
 async def test_a_cancel_inside_admission_dispatches_nothing(token: object) -> None:

@@ -169,6 +169,8 @@ class Driver:
             return None
         kit.asks.began()
         activity.signal.woken = False
+        if activity.signal.cancelled:  # by a listener of turn/start: what it keeps stays parked
+            return Opening((), None)
         try:
             claimed = kit.inbox.claim(prompt=True, turn=kit.course.turn)
         except Exception as error:  # noqa: BLE001 - the turn is open; its task closes it as failed
