@@ -188,7 +188,7 @@ class _Run:
         self.broken.append(f"{self._scene.name}, {self._way.name}, moment {self._at}: {text}")
 
     async def whole(self) -> None:
-        """Play, look, go on; then open the log again, look, go on."""
+        """Play, look, go on; then close the agent, open its log again, look, go on."""
         stage, sessions = self.stage, list["Session"]()
         with trio.CancelScope() as outside:
             async with self._scene.staged(stage), trio.open_nursery() as nursery:
@@ -201,10 +201,16 @@ class _Run:
                 if self._ends is None or not stage.points.acted:
                     await self._at_rest()
                     await self._next_prompt(stage.house, stage.handle)
+                if not outside.cancel_called:
+                    await stage.handle.aclose()
+                    await self._reopened(stage.house, sessions[0])
         for session in (*sessions, *stage.others):
             self._look(session)
         self._accepted(stage.house.model.requests)
-        await self._reopened(sessions[0])
+        if outside.cancel_called:
+            async with open_test_house(store=stage.store) as house:
+                await self._reopened(house, sessions[0])
+                self._accepted(house.model.requests)
 
     async def _played(self) -> None:
         stage, points = self.stage, self.stage.points
@@ -312,13 +318,11 @@ class _Run:
             if words is not None:
                 self.wrong(f"request {number} of {len(requests)} would be refused: {words}")
 
-    async def _reopened(self, before: Session) -> None:
+    async def _reopened(self, house: TestHouse, before: Session) -> None:
         stored = (await self.stage.store.read("s")).events
         if [(e.seq, e.data) for e in stored] != [(e.seq, e.data) for e in before.events]:
             self.wrong(f"{len(stored)} of {len(before.events)} events are stored as they were")
-        async with open_test_house(store=self.stage.store) as house:
-            handle = await house.agents.resume("s", options=OPTIONS)
-            if len(house.session(handle).events) - len(stored) > 1:
-                self.wrong("the log needed a repair")
-            await self._next_prompt(house, handle)
-            self._accepted(house.model.requests)
+        handle = await house.agents.resume("s", options=OPTIONS)
+        if len(house.session(handle).events) - len(stored) > 1:
+            self.wrong("the log needed a repair")
+        await self._next_prompt(house, handle)
