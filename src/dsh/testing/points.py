@@ -113,16 +113,14 @@ def _listener(token: Hook[object], points: Points) -> object:
     def logged(_event: object) -> None:
         points.meet(name)  # the moment is that of `session/event`
 
-    match token:
-        case Waterfall():
-            return around
-        case Stream():
-            return streaming
-        case Serial() | Parallel():
-            return awaited
-        case Emit():
-            return told
-        case Durable():
-            return logged
-        case _:
-            raise TypeError(f"{token!r} is of a kind that this module does not know; add it")
+    kinds: dict[type, object] = {
+        Waterfall: around,
+        Stream: streaming,
+        Serial: awaited,
+        Parallel: awaited,
+        Emit: told,
+        Durable: logged,
+    }
+    if type(token) not in kinds:
+        raise TypeError(f"{token!r} is of a kind that this module does not know; add it")
+    return kinds[type(token)]
