@@ -191,6 +191,7 @@ async def test_a_forgotten_session_is_opened_again_once(caplog: pytest.LogCaptur
     ("answer", "code", "words"),
     [
         (HttpAnswer(status=307, headers={"location": "http://evil/x"}), "MCP_REFUSED", "'evil'"),
+        (HttpAnswer(status=302, headers={"location": "http://h:x"}), "MCP_REFUSED", "'elsewhere'"),
         (HttpAnswer(status=401, body=KEY.encode()), "MCP_REFUSED", "check MCP_KEY"),
         (HttpAnswer(status=500, body=f"no {KEY}".encode()), "MCP_REFUSED", "value of MCP_KEY"),
         (HttpAnswer(status=200, body=b"<html>", kind="text/html"), "MCP_PROTOCOL", "'text/html'"),
@@ -262,6 +263,8 @@ async def test_a_missing_key_is_named(caplog: pytest.LogCaptureFixture, variable
         ("s", McpServer(url="ftp://h"), "no http:// or https:// address"),
         ("s", McpServer(url="http://h:x"), "is no address"),
         ("s", McpServer(url="http://u:canary@h"), "user name or password"),
+        ("s", McpServer(url="http://h", headers={"X": "é"}), "'X' that cannot be sent"),
+        ("s", McpServer(url="http://h", header_env={"X:": "K"}), "'X:' that cannot be sent"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(name: str, given: McpServer, words: str) -> None:

@@ -159,6 +159,7 @@ async def test_a_collector_that_is_not_there_is_told_once(
         (TelemetryConfig(endpoint="http://h:x"), "telemetry.endpoint"),
         (TelemetryConfig(endpoint="http://u:canary@h"), "without a password"),
         (TelemetryConfig(redact=("(",)), "telemetry.redact"),
+        (TelemetryConfig(headers={"X": "é"}), "telemetry.headers"),
     ],
 )
 async def test_settings_that_mean_nothing_are_refused(config: TelemetryConfig, words: str) -> None:

@@ -40,6 +40,8 @@ DELAY: Final = 0.5
 DELAY_MAX: Final = 30.0
 #: A start that held so long begins a new row of starts, in seconds.
 HELD: Final = 60.0
+#: What is told within this time is one change; a server may tell one for each reading of the list.
+RELIST: Final = 0.1
 LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 
@@ -165,6 +167,7 @@ class Server:
         """Read the list again whenever the server says that it changed."""
         while True:
             await self._listed.wait()
+            await trio.sleep(RELIST)
             self._listed = trio.Event()
             try:
                 await self._relisted(connection)

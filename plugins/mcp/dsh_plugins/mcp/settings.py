@@ -26,6 +26,8 @@ __all__ = ["Endpoint", "Program", "Target", "target_of"]
 
 #: With the prefix and two separators it leaves a tool's own name 32 characters at least.
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,23}")
+HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
 #: Programs that would wait for a person, or draw on a terminal, do neither here.
 PLAIN: Final = {"TERM": "dumb"}
 #: A shorter value is no secret that could be recognised in a text.
@@ -132,6 +134,12 @@ def target_of(name: str, given: McpServer, environ: Environ, credentials: Creden
         raise _bad(
             name, "has a `url`, so nothing is started: `args`, `env`, `envFrom` and `cwd` go"
         )
+    for header, value in given.headers.items():
+        if not HEADER_NAME.fullmatch(header) or not HEADER_VALUE.fullmatch(value):
+            raise _bad(name, f"has a header {header!r} that cannot be sent")
+    for header in given.header_env:
+        if not HEADER_NAME.fullmatch(header):
+            raise _bad(name, f"has a header {header!r} that cannot be sent")
     used = [*given.header_env.values(), *([given.bearer_env] if given.bearer_env else [])]
     credentials.reserve(used)
     return Endpoint(

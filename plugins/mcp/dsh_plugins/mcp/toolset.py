@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from dsh.catalog.records import TextBlock
 from dsh.errors import PluginError
+from dsh.hooks import frozen
 from dsh.tools import json_output, raw_tool
 from dsh_plugins.mcp.content import DataFolder, texts_of
 from dsh_plugins.mcp.failures import ToolReported
@@ -40,6 +41,16 @@ class Calling(Protocol):
         ...
 
 
+@frozen(slots=True)
+class _Offer:
+    """What of a definition counts: all else in it may be anything."""
+
+    own: str
+    description: str
+    schema: JsonValue
+    read_only: bool
+
+
 @final
 class Toolset:
     """What is registered for one server now."""
@@ -60,26 +71,26 @@ class Toolset:
         self._given: Final = given
         self._calling: Final = calling
         self._folder: Final = folder
-        self._registered: Final[dict[str, tuple[JsonObject, EffectHandle]]] = {}
+        self._registered: Final[dict[str, tuple[_Offer, EffectHandle]]] = {}
 
     def publish(self, listed: Sequence[JsonObject], warn: Callable[[str], None]) -> int:
         """Offer these tools and no others; how many are offered."""
         wanted = self._chosen(listed, warn)
         names = names_for(self._server, (str(one["name"]) for one in wanted))
-        by_name = {names[str(one["name"])]: one for one in wanted}
-        for name, (definition, handle) in list(self._registered.items()):
-            if by_name.get(name) != definition:
+        offers = {names[str(one["name"])]: _offer_of(one) for one in wanted}
+        for name, (offer, handle) in list(self._registered.items()):
+            if offers.get(name) != offer:
                 del self._registered[name]
                 handle.dispose()
-        for name, definition in by_name.items():
+        for name, offer in offers.items():
             if name in self._registered:
                 continue
             try:
-                handle = self._tools.register(self._ctx, self._tool(name, definition))
+                handle = self._tools.register(self._ctx, self._tool(name, offer))
             except PluginError as error:
-                warn(f"its tool {definition['name']!r} is left out: {error.message}")
+                warn(f"its tool {offer.own!r} is left out: {error.message}")
             else:
-                self._registered[name] = (definition, handle)
+                self._registered[name] = (offer, handle)
         return len(self._registered)
 
     def withdraw(self) -> None:
@@ -105,17 +116,15 @@ class Toolset:
             )
         return chosen[:most]
 
-    def _tool(self, name: str, definition: JsonObject) -> Tool:
-        own = str(definition["name"])
-        description, schema = definition.get("description"), definition.get("inputSchema")
+    def _tool(self, name: str, offer: _Offer) -> Tool:
         return raw_tool(
             name=name,
-            description=description if isinstance(description, str) else "",
-            parameters=cast("dict[str, object]", {"type": "object"} if schema is None else schema),
+            description=offer.description,
+            parameters=cast("dict[str, object]", offer.schema),
             output=json_output(render=_rendered),
-            execute=partial(self._executed, own),
+            execute=partial(self._executed, offer.own),
             # A hint of the server, so it decides about nothing but what may overlap.
-            execution_mode="parallel" if _read_only(definition) else "exclusive",
+            execution_mode="parallel" if offer.read_only else "exclusive",
         )
 
     async def _executed(self, own: str, arguments: JsonObject, run: ToolRun) -> JsonValue:
@@ -131,9 +140,15 @@ def _matches(tool: JsonObject, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(str(tool["name"]), pattern) for pattern in patterns)
 
 
-def _read_only(definition: JsonObject) -> bool:
+def _offer_of(definition: JsonObject) -> _Offer:
+    description, schema = definition.get("description"), definition.get("inputSchema")
     hints = definition.get("annotations")
-    return isinstance(hints, dict) and hints.get("readOnlyHint") is True
+    return _Offer(
+        own=str(definition["name"]),
+        description=description if isinstance(description, str) else "",
+        schema={"type": "object"} if schema is None else schema,
+        read_only=isinstance(hints, dict) and hints.get("readOnlyHint") is True,
+    )
 
 
 def _rendered(_arguments: JsonObject, value: JsonValue) -> list[TextBlock]:

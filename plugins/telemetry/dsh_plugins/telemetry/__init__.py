@@ -108,6 +108,11 @@ def _listen(ctx: Context, recorder: Recorder) -> None:
 
 def _exporter(ctx: Context, config: TelemetryConfig, deps: _Deps, measures: Measures) -> Exporter:
     redaction = Redaction(config.redact, deps.environ, deps.credentials)
+    for name, value in config.headers.items():
+        if not name.isascii() or not value.isascii() or not value.isprintable():
+            raise PluginError(
+                f"the header {name!r} cannot be sent (at telemetry.headers)", code="BAD_CONFIG"
+            )
     deps.credentials.reserve(config.header_env.values())
     resource = {"service.name": config.service_name, "service.version": _own_version()}
     return Exporter(

@@ -225,8 +225,7 @@ class Exporter:
     def _drop(self, signal: str, count: int) -> None:
         self.dropped += count
         if self._measures is not None:
-            for _ in range(count):
-                self._measures.add("dsh.telemetry.dropped", 1, {"signal": signal})
+            self._measures.add("dsh.telemetry.dropped", count, {"signal": signal})
 
     def _complain(self, signal: str, error: _Failed) -> None:
         """Say it once; a collector may be away for hours."""
