@@ -69,10 +69,10 @@ async def telemetry(ctx: Context, config: TelemetryConfig, deps: _Deps) -> None:
 
         @ctx.on(ev.session.EVENT)
         def logged(event: ev.session.Event) -> None:
+            if isinstance(event.event.data, ev.assistant.Chunk):
+                return  # what most events are
             place = recorder.where(event.session)
-            record = record_of(event, place, content=config.content)
-            if record is not None:
-                exporter.add_log(record)
+            exporter.add_log(record_of(event, place, content=config.content))
 
         del logged
 
@@ -93,7 +93,7 @@ def _listen(ctx: Context, recorder: Recorder) -> None:
 
     @ctx.on(ev.agent.ASSISTANT_STREAM)
     def framed(event: ev.agent.AssistantStream) -> None:
-        recorder.framed(event, ctx.clock.now_ms())
+        recorder.framed(event, ctx.clock.now_ms)
 
     @ctx.on(ev.tools.EXECUTE, prepend=True)
     async def around(event: ev.tools.Execute, call_next: Next[ToolResult]) -> ToolResult:

@@ -1,7 +1,7 @@
 """The events of a session's log as log records.
 
-What comes in: committed events. What goes out: a record each, without chunks, with the span that
-was open. The event's data is its body, if texts may be sent.
+What comes in: committed events. What goes out: a record each, with the span that was open.
+The event's data is its body, if texts may be sent.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ WARN: Final = 13
 ERROR: Final = 17
 
 
-def record_of(event: ev.session.Event, place: Place | None, *, content: bool) -> LogRecord | None:
-    """The record of one event; None for a chunk."""
+def record_of(event: ev.session.Event, place: Place | None, *, content: bool) -> LogRecord:
+    """The record of one event."""
     logged, data = event.event, event.event.data
-    if isinstance(data, ev.assistant.Chunk):
-        return None
     return LogRecord(
         name=data.TOKEN.name,
         time=logged.time,

@@ -179,21 +179,21 @@ class Recorder:
         if course is not None:
             course.config = event.data.header.config
 
-    def framed(self, event: ev.agent.AssistantStream, now: int) -> None:
+    def framed(self, event: ev.agent.AssistantStream, now_ms: Callable[[], int]) -> None:
         """An attempt begins, goes on, ends."""
         course = self._courses.get(event.agent.session.id)
         if course is None:
             return
         match event.frame:
             case records.StartFrame():
-                self._attempt_started(course, event.agent, now)
+                self._attempt_started(course, event.agent, now_ms())
             case records.ChunkFrame(time=time, chunk=chunk):
                 if course.first_chunk is None:
                     course.first_chunk = time
                 if isinstance(chunk, records.FinishChunk):
                     self._finished(course, chunk)
             case records.EndFrame(outcome=outcome):
-                self._attempt_ended(course, outcome, now)
+                self._attempt_ended(course, outcome, now_ms())
 
     def _attempt_started(self, course: _Course, agent: Agent, now: int) -> None:
         if course.step is None:
