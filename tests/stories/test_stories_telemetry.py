@@ -13,6 +13,7 @@ import pytest
 from dsh.testing import HttpAnswer, open_http_stub
 
 if TYPE_CHECKING:
+    from dsh.hooks import JsonValue
     from dsh.testing.command_line import CommandLine
 
 OFFICIAL = {
@@ -22,7 +23,7 @@ OFFICIAL = {
 }
 
 
-def in_base64(value: object) -> object:
+def in_base64(value: JsonValue) -> JsonValue:
     """Ids as protobuf's JSON has them; OTLP's JSON has them in hex."""
     if isinstance(value, dict):
         return {
@@ -31,7 +32,7 @@ def in_base64(value: object) -> object:
             else in_base64(inner)
             for key, inner in value.items()
         }
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [in_base64(inner) for inner in value]
     return value
 

@@ -86,7 +86,7 @@ class Stub:
             case "initialize":
                 self.sessions += 1
                 session = {"Mcp-Session-Id": f"session-{self.sessions}"}
-                greeting = {"protocolVersion": "2025-06-18", "capabilities": {}}
+                greeting: Body = {"protocolVersion": "2025-06-18", "capabilities": {}}
                 return HttpAnswer(body=result(message, greeting), headers=session)
             case "tools/list":
                 tools = [{"name": "echo", "inputSchema": {"type": "object"}}]

@@ -25,7 +25,7 @@ from dsh_plugins.mcp.toolset import Toolset
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-Page: TypeAlias = "dict[str, object]"
+Page: TypeAlias = "Mapping[str, object]"
 
 
 def t(*names: str) -> list[dict[str, object]]:

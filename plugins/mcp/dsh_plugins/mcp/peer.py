@@ -8,7 +8,7 @@ of us is answered: `ping`, and that we do nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 import trio
 from attrs import field, mutable
@@ -101,7 +101,7 @@ class Peer:
     def receive(self, message: JsonValue) -> bool:
         """Take what the server sent. False: it is no message of the protocol."""
         if isinstance(message, list) and message:  # a batch, in an older version
-            taken = [self.receive(one) for one in cast("list[JsonValue]", message)]
+            taken = [self.receive(one) for one in message]
             return all(taken)
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             return False
