@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dsh.boot.names import canonical
     from dsh.boot.nearest import did_you_mean
     from dsh.boot.news import News
+    from dsh.boot.origins import Written, written_values
     from dsh.boot.overview import RowView, chain_of, listeners_of, rows_of
     from dsh.boot.places import Places, places_of, workspace
     from dsh.boot.plan import Plan, planned
@@ -57,6 +58,8 @@ else:
         "read_known": "learning",
         "watching": "watch",
         "workspace": "places",
+        "written_values": "origins",
+        "Written": "origins",
     }
 
     def __getattr__(name: str) -> object:
@@ -80,6 +83,7 @@ __all__ = [
     "Profile",
     "Row",
     "RowView",
+    "Written",
     "canonical",
     "chain_of",
     "demo_workspace",
@@ -96,4 +100,5 @@ __all__ = [
     "rows_of",
     "watching",
     "workspace",
+    "written_values",
 ]

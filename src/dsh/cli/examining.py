@@ -14,7 +14,7 @@ import trio
 
 from dsh import catalog as ev
 from dsh.agent import user_message
-from dsh.boot import rows_of
+from dsh.boot import rows_of, written_values
 from dsh.catalog.records import AbortedFinish, ErrorFinish, FinishChunk
 from dsh.cli.findings import Finding, Status
 from dsh.cli.inert import one_line
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dsh.boot import Harness, Plan
-    from dsh.boot.nodes import Node
     from dsh.wire import StoredLog
 
 __all__ = ["asked", "looked_at", "session_findings", "values_of"]
@@ -149,19 +148,9 @@ async def asked(harness: Harness, plan: Plan) -> list[Finding]:
 
 def values_of(plan: Plan) -> Iterator[Finding]:
     """Every configured value, and where it was written."""
-    for row in plan.composition.mountables:
-        for path, node in _leaves(row.row.config):
-            shown = "(hidden)" if any(part in HIDDEN for part in path) else repr(node.value)
-            name = ".".join((row.row.id, *path))
-            yield Finding("ok", "value", f"{name} = {one_line(shown)}   {node.place}")
-
-
-def _leaves(node: Node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
-    below = node.entries() or {str(at): item for at, item in enumerate(node.items())}
-    if not below and path and not isinstance(node.value, tuple | dict):
-        yield path, node
-    for name, item in below.items():
-        yield from _leaves(item, (*path, name))
+    for one in written_values(plan):
+        shown = "(hidden)" if any(part in HIDDEN for part in one.path) else repr(one.value)
+        yield Finding("ok", "value", f"{'.'.join(one.path)} = {one_line(shown)}   {one.place}")
 
 
 def session_findings(

@@ -78,8 +78,8 @@ def activity_rows(doing: Doing, *, now: int, width: int, stopping: bool) -> list
         rows.append(f"  +{len(tools) - TOOLS_MAX} more")
     if not rows:
         asked = f"asked {doing.provider or 'the model'}"
-        said = {"asked": asked, "tools": "preparing the next step"}
-        what = said.get(doing.phase, doing.phase)
+        phases = {"asked": asked, "tools": "preparing the next step"}
+        what = phases.get(doing.phase, doing.phase)
         rows.append(clipped(f"{what} {since}", width))
     return rows[-ROWS_MAX:]
 
