@@ -17,6 +17,7 @@ from dsh.cli.inert import cells
 from dsh.cli.live_rows import activity_rows
 from dsh.cli.previews import change_of
 from dsh.cli.transcript import Doing
+from dsh.seams.previews import PreviewLines
 
 if TYPE_CHECKING:
     from dsh.hooks import JsonValue
@@ -40,7 +41,7 @@ def result(text: str, *, is_error: bool = False) -> ev.tool.Result:
 
 
 def card(tool: RunningTool, text: str, width: int, *, is_error: bool = False) -> list[str]:
-    looks = Looks(lambda said, _style: said, " · ", lambda: width)
+    looks = Looks(lambda said, _style: said, " · ", lambda: width, PreviewLines)
     outcome = outcome_of(result(text, is_error=is_error))
     return [line.rstrip() for line in card_lines(tool, outcome, "0.1 s", 3, looks)]
 

@@ -107,14 +107,15 @@ async def test_six_hundred_chunks_while_somebody_types(cli: CommandLine) -> None
 @pytest.mark.holds("CL28")
 async def test_words_with_a_slash(cli: CommandLine) -> None:
     many = ScriptedCall(name="bash", arguments='{"command": "seq 1 40"}')
+    options = ("--session", "s1", "--allow", "bash", "--set", "chat.toolLines=2")
     async with open_model_server([ScriptEntry(tools=(many,)), DONE, DONE], strict=True) as server:
         here = cli.talking_to(server)
-        async with talking(here, "--session", "s1", "--allow", "bash") as person:
+        async with talking(here, *options) as person:
             await person.sends("/hepl")
             await person.sees("no command 'hepl'; did you mean 'help'? Nothing was sent")
             await person.sends("/etc/hosts is a file")
             await person.sees("turn 1 done")
-            await person.sees("39 more lines: /out 1")
+            await person.sees("39\n             40\n             38 more lines: /out 1")
             await person.sends("/out 1")
             await person.sees("\n17\n18\n19\n")
             await person.sends("/context")

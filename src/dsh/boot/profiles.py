@@ -74,6 +74,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         model="deepseek-chat",
         rows=(
             Row(name="checkpoint"),
+            Row(name="chat"),
             Row(name="permissions", config={"ask": "ask"}),
             *MODEL,
             *WORK,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dsh.cli.cards import Outcome
     from dsh.cli.previews import Change
     from dsh.cli.screen import Style
+    from dsh.seams.previews import PreviewLines
 
 __all__ = ["MEDIUM", "WIDE", "Looks", "RunningTool", "card_lines"]
 
@@ -28,18 +29,18 @@ MEDIUM: Final = 50
 NAME_CELLS: Final = 10
 SUMMARY_CELLS: Final = 10
 TIME_CELLS: Final = 8
-CHANGE_LINES: Final = 20
 #: Lines around a change that are shown with it.
 AROUND: Final = 2
 
 
 @frozen(slots=True)
 class Looks:
-    """How lines look: `styled(text, style)`, the separator, and the width as it is now."""
+    """How lines look: `styled(text, style)`, the separator; width and previews as they are now."""
 
     styled: Callable[[str, Style], str]
     separator: str
     width: Callable[[], int]
+    previews: Callable[[], PreviewLines]
 
 
 @frozen(slots=True)
@@ -105,10 +106,10 @@ def _change_lines(change: Change, indent: str, number: int, looks: Looks) -> Ite
         for at in range(len(change.lines))
         if any(line[0] in MARKS for line in change.lines[max(at - AROUND, 0) : at + AROUND + 1])
     ]
-    room = looks.width() - len(indent) - 1
-    for at in near[:CHANGE_LINES]:
+    room, most = looks.width() - len(indent) - 1, looks.previews().change
+    for at in near[:most]:
         line = change.lines[at]
         shown = clipped(inert(line).expandtabs(4), room)
         yield indent + looks.styled(shown, MARKS.get(line[0], "plain"))
-    if len(near) > CHANGE_LINES:
-        yield f"{indent}{len(near) - CHANGE_LINES} more lines: /out {number}"
+    if len(near) > most:
+        yield f"{indent}{len(near) - most} more lines: /out {number}"

@@ -16,6 +16,7 @@ from dsh.catalog.records import TextBlock
 from dsh.cli.inert import one_line
 from dsh.cli.previews import parsed_arguments
 from dsh.hooks import frozen
+from dsh.seams.previews import PreviewLines
 
 if TYPE_CHECKING:
     from dsh import catalog as ev
@@ -30,7 +31,7 @@ EXIT_LINE: Final = re.compile(r"\[exit (?:status|code) (-?\d+)\]")
 FOOT_LINE: Final = re.compile(r"\[lines? \d.*\]")
 #: Deciders that a person knows under another name.
 YOU: Final = {"terminal": "you"}
-FAILED_LINES: Final = 3
+SHOWN: Final = PreviewLines()
 MINUTE_TENTHS: Final = 600
 
 
@@ -65,35 +66,38 @@ def _json(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
-def outcome_of(result: ev.tool.Result) -> Outcome:
-    """How it ended."""
+def outcome_of(result: ev.tool.Result, lines: PreviewLines = SHOWN) -> Outcome:
+    """How it ended, with as much of its output as `lines` says."""
     message = result.message
     text = "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
-    lines = [line for line in text.splitlines() if line.strip()]
+    printed = [line for line in text.splitlines() if line.strip()]
     status = _status(result)
-    if status is None and lines and (ended := EXIT_LINE.fullmatch(lines[-1].strip())):
+    if status is None and printed and (ended := EXIT_LINE.fullmatch(printed[-1].strip())):
         status = int(ended[1])
-        lines.pop()
-    footed = bool(lines) and not message.is_error and FOOT_LINE.fullmatch(lines[-1]) is not None
+        printed.pop()
+    footed = bool(printed) and not message.is_error and FOOT_LINE.fullmatch(printed[-1]) is not None
     if footed:
-        lines.pop()
+        printed.pop()
     failed = message.is_error or (status is not None and status != 0)
     # What a tool puts a foot under is a page of something that can be read elsewhere.
-    shown = FAILED_LINES if failed else int(not footed)
-    last = lines[max(len(lines) - shown, 0) :]
+    shown = lines.failed if failed else lines.tool * (not footed)
+    denied = result.decided_by is not None and message.is_error
+    if denied:
+        shown = max(shown, SHOWN.failed)  # it names the remedy
+    last = printed[max(len(printed) - shown, 0) :]
     preview = tuple(one_line(line.removeprefix("Error: ")) for line in last)
-    if result.decided_by is not None and message.is_error:
+    if denied and result.decided_by is not None:
         summary = f"denied by {YOU.get(result.decided_by, result.decided_by)}"
     elif status is not None:
         summary = f"exit {status}"
     elif message.is_error:
         summary = result.error.code if result.error is not None else "failed"
     else:
-        summary = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+        summary = "1 line" if len(printed) == 1 else f"{len(printed)} lines"
     return Outcome(
         summary=one_line(summary),
         preview=preview,
-        hidden=0 if footed and not failed else max(len(lines) - len(preview), 0),
+        hidden=0 if footed and not failed else max(len(printed) - len(preview), 0),
         denied_by=result.decided_by if message.is_error else None,
         failed=failed,
     )

@@ -26,6 +26,7 @@ from dsh.cli.live_rows import Gauge, activity_rows, queued_rows, status_row
 from dsh.cli.opening import Opened, opened
 from dsh.cli.transcript import Transcript
 from dsh.errors import HarnessError
+from dsh.seams.previews import PREVIEWS, PreviewLines
 from dsh.seams.prices import PRICES
 from dsh.seams.token_meter import TOKEN_METER
 from dsh.session import SESSIONS
@@ -68,7 +69,9 @@ class Talk:
         self.debug = options.debug
         self.leaving: Final = trio.Event()
         self.place: Opened | None = None
-        self._looks: Final = Looks(screen.styled, screen.separator, lambda: front.width)
+        self._looks: Final = Looks(
+            screen.styled, screen.separator, lambda: front.width, self._previews
+        )
         self.styled: Final = screen.styled
         self.transcript = Transcript(front.print, self._looks)
         self._commands: Final = commands
@@ -333,6 +336,10 @@ class Talk:
         running = self.place is not None and self.place.handle.agent.status == "running"
         queued = bool(self._steered or self._later)
         self.front.show(View(rows=tuple(rows), status=status, running=running, queued=queued))
+
+    def _previews(self) -> PreviewLines:
+        previews = self.harness.context.get(PREVIEWS)
+        return previews.lines() if previews is not None else PreviewLines()
 
     def gauge(self) -> Gauge:
         """The numbers of the status line and of /context: one source for both."""

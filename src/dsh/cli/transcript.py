@@ -216,7 +216,8 @@ class Transcript:
         if running is None:
             return
         self.results.append((running, result))
-        outcome, took = outcome_of(result), seconds(time - running.began)
+        outcome = outcome_of(result, self._looks.previews())
+        took = seconds(time - running.began)
         for line in card_lines(running, outcome, took, len(self.results), self._looks):
             self._print(line)
 
