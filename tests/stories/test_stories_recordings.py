@@ -30,6 +30,8 @@ pytestmark = pytest.mark.skipif(NO_TMUX is not None, reason=NO_TMUX or "")
 
 GOLDEN = Path(__file__).with_name("golden")
 DONE = ScriptEntry(text="Done.")
+#: More than any recording needs: what scrolls away depends on how high the live lines once were.
+ROWS = 50
 
 
 @pytest.fixture
@@ -42,9 +44,9 @@ def home(tmp_path: Path) -> CommandLine:
 
 @asynccontextmanager
 async def recorded(
-    name: str, cli: CommandLine, *, columns: int = 90, rows: int = 30
+    name: str, cli: CommandLine, *, columns: int = 90
 ) -> AsyncGenerator[tuple[Sitting, Recording]]:
-    async with sitting(cli, columns=columns, rows=rows) as person:
+    async with sitting(cli, columns=columns, rows=ROWS) as person:
         film = Recording(GOLDEN / f"recorded-{name}.txt", person)
         yield person, film
         film.ends()
@@ -153,7 +155,7 @@ async def test_a_narrow_terminal(home: CommandLine) -> None:
     fails = calls("bash", {"command": "seq 1 5; exit 1"}, text="I run it.")
     async with open_model_server([fails, DONE], strict=True) as server:
         here = home.talking_to(server)
-        async with recorded("narrow", here, columns=40, rows=24) as (person, film):
+        async with recorded("narrow", here, columns=40) as (person, film):
             await person.sends("dsh chat --session s1")
             await film.moment("it waits", "idle")
             await person.sends("The rounding test fails.")

@@ -20,6 +20,7 @@ from dsh.boot import read_known
 from dsh.cli.choosing import chosen
 from dsh.cli.copying import end_of_turn
 from dsh.cli.inert import one_line
+from dsh.cli.looking import found_in
 from dsh.cli.markdown import markdown
 from dsh.cli.questions import homely
 from dsh.cli.resuming import pick_session
@@ -109,7 +110,7 @@ async def _title(talk: Talk, argument: str) -> None:
 async def _view(talk: Talk, argument: str) -> None:
     log = await log_of(talk)
     turn = _turn(argument) if argument else None
-    for line in story(log, width=talk.front.width, turn=turn):
+    for line in story(found_in(log), width=talk.front.width, turn=turn):
         talk.front.print(line)
 
 

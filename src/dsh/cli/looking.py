@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dsh.catalog.records import SessionHeader
     from dsh.cli.grammar import Shared
     from dsh.seams.persistence import SessionSummary
-    from dsh.wire import StoredEvent
+    from dsh.wire import StoredEvent, StoredLog
 
-__all__ = ["Found", "Looking", "as_far_as_readable", "look"]
+__all__ = ["Found", "Looking", "as_far_as_readable", "found_in", "look"]
 
 #: The rows that reading needs.
 STORE: Final = frozenset({"sessions", "session-jsonl", "session-sqlite"})
@@ -112,4 +112,9 @@ async def as_far_as_readable(store: SessionPersistence, summary: SessionSummary)
             events=recovered.events,
             damage=f"{recovered.damage or error.message}{beyond}",
         )
-    return Found(id=summary.id, header=log.header, events=log.events, torn=log.torn)
+    return found_in(log)
+
+
+def found_in(log: StoredLog) -> Found:
+    """A log that could be read whole."""
+    return Found(id=log.header.id, header=log.header, events=log.events, torn=log.torn)

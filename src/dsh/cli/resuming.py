@@ -16,6 +16,7 @@ from dsh.catalog.records import TextBlock, UserSource
 from dsh.cli.choosing import is_here
 from dsh.cli.front import PickRows
 from dsh.cli.inert import cells, clipped, one_line
+from dsh.cli.looking import found_in
 from dsh.cli.progress import reason_in_words
 from dsh.cli.story import size_in_words, story
 from dsh.errors import SessionError, UsageError
@@ -78,7 +79,7 @@ async def pick_session(
             await fork_log(store, log, child_id=child, now_ms=clock.now_ms())
             front.print(f"{child} is a copy of {picked.id}, which stays as it is")
             return child
-        for line in story(log, width=front.width):
+        for line in story(found_in(log), width=front.width):
             front.print(line)
     return None
 

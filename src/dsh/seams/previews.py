@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from attrs import frozen
-
+from dsh.hooks import frozen
 from dsh.kernel import ServiceKey
 
 __all__ = ["PREVIEWS", "PreviewLines", "Previews"]
