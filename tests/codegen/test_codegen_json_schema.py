@@ -42,6 +42,9 @@ def lines(path: Path) -> list[dict[str, object]]:
     made: list[dict[str, object]] = []
     for text in path.read_text(encoding="utf-8").splitlines():
         line: dict[str, object] = {"type": name, "seq": 1, "time": 2, "data": json.loads(text)}
+        token = registry.DURABLES.get(name)
+        if token is not None and token.ignorable:
+            line["ignorable"] = True
         made.append(line | old | ({"surfaceOp": "append"} if name in SURFACES else {}))
     return made
 

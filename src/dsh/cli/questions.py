@@ -98,7 +98,7 @@ def _body(arguments: JsonValue, screen: Screen) -> list[str]:
 def _change(change: Change, screen: Screen) -> list[str]:
     lines = wrapped(f"{change.path}   {change.counts}", screen.width, INDENT)
     for line in change.lines:
-        style = MARKS.get(line[0], "plain")
+        style: Style = MARKS.get(line[0], "plain")
         lines += [screen.styled(one, style) for one in wrapped(line, screen.width, INDENT)]
     return lines
 
