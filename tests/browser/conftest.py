@@ -10,11 +10,12 @@ from dsh.cli.looking import Found
 from dsh.cli.showing import document_of
 from dsh.cli.view import facts_with_story
 from dsh.testing.browser import Browser, found_browser, open_browser
-from dsh.testing.trajectories import TimedLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
+
+    from dsh.testing.trajectories import TimedLog
 
 MISSING = "no Chromium on this machine; `apt-get install chromium` brings one"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+import sys
+from typing import TYPE_CHECKING, Protocol, cast
 
 import orjson
 import pytest
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
     from dsh.testing.browser import Browser, Page
 
-    Written = Callable[..., str]
+    class Written(Protocol):
+        def __call__(self, log: TimedLog, change: Callable[[str], str] = ..., /) -> str: ...
+
 
 HOSTILE = (
     "</script><script>window.owned=1</script>",
@@ -179,7 +182,8 @@ async def test_what_is_copied_is_what_sessions_messages_prints(
     page = await browser.page()
     await page.open(written(log))
     await page.value(
-        "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve() }"
+        "navigator.clipboard.writeText = (text) => {"
+        " window.copied = text; return Promise.resolve() }"
     )
     for step in ("1.1", "1.7", "1.13", "1.14"):
         await page.value(f"location.hash = '#{step}/saw'")
@@ -241,9 +245,9 @@ async def test_ten_thousand_events_are_there_at_once_and_few_of_them_are_drawn(
         " return performance.now() - began })()"
     )
     with capsys.disabled():
-        events = len(log.session.events)
-        print(
-            f"\n{events} events, {rows} rows: usable after {ready:.0f} ms, first search {took:.0f} ms"
+        sys.stdout.write(
+            f"\n{len(log.session.events)} events, {rows} rows: "
+            f"usable after {ready:.0f} ms, first search {took:.0f} ms\n"
         )
     assert cast("int", most) <= 400
     assert await page.text("#found") == "3"

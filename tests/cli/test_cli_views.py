@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dsh import catalog as ev
 from dsh.catalog import records
+from dsh.cli.looking import Found
 from dsh.cli.outlet import Outlet
 from dsh.cli.progress import Progress
 from dsh.cli.requests import request_at, steps_of
@@ -16,7 +18,13 @@ from dsh.cli.story import size_in_words, story
 from dsh.errors import UsageError
 from dsh.hooks import Logged
 from dsh.testing import LogWriting
-from dsh.wire import StoredLog, UnknownEvent
+from dsh.testing.trajectory_samples import compacted_log, parallel_log, retried_log
+from dsh.wire import UnknownEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dsh.testing.trajectories import TimedLog
 
 
 def shown(log: LogWriting, *, stream: bool, verbose: bool = False) -> tuple[str, str]:
@@ -182,24 +190,71 @@ def test_the_last_line_says_how_the_turn_ended(reason: records.TurnEndReason, wo
     assert words in shown(log, stream=True)[1]
 
 
-def stored(log: LogWriting, *, torn: str | None = None) -> StoredLog:
-    return StoredLog(header=log.session.header, events=tuple(log.session.events), torn=torn)
+TRIED = (
+    "1.1 try 2 OVERLOADED (503), waited 12.0 s: upstream is busy tried again · llm-retry 0.7 s #12"
+)
+
+
+def found(log: LogWriting | TimedLog, **what: str | None) -> Found:
+    session = log.session
+    return Found(id=session.id, header=session.header, events=tuple(session.events), **what)
+
+
+def squeezed(lines: Iterable[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
 
 
 @pytest.mark.holds("CL8")
 def test_a_story_has_a_line_for_each_record_with_its_seq() -> None:
-    lines = list(story(stored(working_turn(), torn="9 bytes"), width=72))
-    assert [" ".join(line.split()) for line in lines[2:]] == [
+    lines = list(story(found(working_turn(), torn="9 bytes"), width=72))
+    assert squeezed(lines[3:]) == [
         "",
         "turn 1 done 0.0 s",
         "you fix\\x1b[2J it #2",
         "1.1 Let me see. 0.0 s #5",
-        "bash pytest -q exit 1 0.0 s #7",
-        "write_file a.txt denied by permissions 0.0 s #9",
+        "bash pytest -q exit 1 0.0 s #6",
+        "write_file a.txt denied by permissions 0.0 s #8",
         "the last line is unfinished: 9 bytes; the next resume cuts it off",
     ]
-    assert len({len(line) for line in lines[4:-1]}) == 1
+    assert len({len(line) for line in lines[5:-1]}) == 1
     assert max(len(line) for line in lines) <= 72
+
+
+@pytest.mark.holds("CL8", "P8")
+def test_a_story_tells_overlaps_approvals_denials_and_sums() -> None:
+    lines = squeezed(story(found(parallel_log()), width=100))
+    assert lines[0].startswith('session s7f3 "The rounding test')
+    assert lines[0].endswith("stopped by you")
+    assert lines[1] == "model deepseek/deepseek-chat 76 events, 3 turns, 7 steps"
+    assert lines[2] == (
+        "time 2 min 24 s: model 10.2 s · tools 12.0 s · waiting 2 min 02 s · 1 error"
+    )
+    for told in (
+        "turn 1 done 24.6 s in 32.1k (71% cached) · out 427",
+        "4 tools together 2.6 s, one by one 8.3 s",
+        "you only invoices, please steered #20",
+        "approval bash: no rule for bash allowed-once 6.2 s #38",
+        "bash git push origin main denied by permissions 0.0 s #54",
+        "turn 3 stopped by you 1.5 s",
+        "3.1 One line of cut off 1.5 s #70",
+    ):
+        assert told in lines, told
+    assert lines[-1].startswith(
+        "not told: 2 records (settings, queued messages, events of plugins)"
+    )
+
+
+@pytest.mark.holds("CL8")
+def test_a_story_tells_tries_compactions_and_what_is_damaged() -> None:
+    lines = squeezed(story(found(retried_log(), damage="x.jsonl:9: not JSON"), width=140))
+    for told in (
+        TRIED,
+        "!! PAYMENT_REQUIRED: Insufficient balance",
+        "damaged: x.jsonl:9: not JSON",
+    ):
+        assert told in lines, lines
+    lines = squeezed(story(found(compacted_log()), width=110))
+    assert "--- compaction 34 messages -> 1, 101.0k -> 9.2k tokens 4.0 s #149" in lines
 
 
 @pytest.mark.holds("CL8")
@@ -207,7 +262,7 @@ def test_a_story_can_be_of_one_turn() -> None:
     log = LogWriting()
     log.whole_turn("first")
     log.whole_turn("second")
-    text = "\n".join(story(stored(log), width=80, turn=2))
+    text = "\n".join(story(found(log), width=80, turn=2))
     assert "second" in text
     assert "first" not in text
 

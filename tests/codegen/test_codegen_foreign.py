@@ -100,6 +100,7 @@ def test_both_come_from_their_wheels(house: House) -> None:
     assert len(told.split()) == 3
     assert all(path.startswith(str(house.python.parents[1])) for path in told.split())
     names = zipfile.ZipFile(house.wheels["dsh"]).namelist()
+    assert {"dsh/view/page/page.html", "dsh/view/page/page.css"} <= set(names)
     assert {
         "dsh_codegen/__main__.py",
         "dsh_codegen/templates/module.py.j2",

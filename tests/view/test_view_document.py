@@ -10,6 +10,7 @@ from typing import cast
 import orjson
 import pytest
 
+from dsh import catalog as ev
 from dsh.catalog import records
 from dsh.cli.looking import Found
 from dsh.cli.showing import document_of, facts_of
@@ -105,8 +106,9 @@ def test_a_page_that_followed_ends_where_a_static_one_does(log: TimedLog) -> Non
         document.see_all((event,))
         change = orjson.loads(document.change(facts_of(known), revision=revision, place=place))
         bodies |= change["bodies"]
-        about = change["index"].pop("about")
-        revision, place = change["index"].pop("revision"), about["place"]
+        told = cast("dict[str, object]", change["index"].pop("about"))
+        about = told
+        revision, place = change["index"].pop("revision"), cast("int", told["place"])
         for kind, entities in change["index"].items():
             tables.setdefault(kind, {}).update(entities)
     for kind, entities in tables.items():
@@ -153,7 +155,7 @@ def test_what_looks_like_a_key_is_masked_when_asked_and_counted(key: str) -> Non
     log.begin(f"use {key} please")
     log.work("ok", Called(arguments={"token": key, "n": 123456}, result=f"got {key}"))
     log.end()
-    secret = key.rsplit(maxsplit=1)[-1].rsplit("=", maxsplit=1)[-1].strip('"')
+    secret = key.rpartition(" ")[2].rpartition("=")[2].strip('"')
     known = found(log)
     document = document_of(known, redact=True)
     text = document.whole(facts_of(known))
@@ -170,7 +172,7 @@ def test_the_sums_are_those_of_the_usage_events(log: TimedLog) -> None:
     counted = [
         event.data.usage
         for event in log.session.events
-        if hasattr(event.data, "interrupted") and event.data.usage is not None
+        if isinstance(event.data, ev.assistant.Message) and event.data.usage is not None
     ]
     told = trajectory_of(log.session.events)
     sums = totals(told.tables, told.length)

@@ -51,7 +51,7 @@ An agent that works in your directory, with plugins you can check with mypy.
   dsh run --allow 'bash:pytest *' "run the tests and explain"
   dsh chat                            a conversation: it asks before it changes anything
   dsh sessions list                   what was done here; every word is kept in a log
-  dsh view last --open                the newest session as a page: times, requests, changes
+  dsh view --open                     the newest session as a page: times, requests, changes
 """
 
 RUN: Final = """\
@@ -315,7 +315,7 @@ def read_arguments(arguments: Sequence[str]) -> Command:
         case "sessions":
             return _sessions(given)
         case "chat" | "plugin" | "completion" | "view" | "catalog" as named:
-            return READERS[named](given)
+            return READERS[cast("str", named)](given)
         case "plugins":
             order = cast("str | None", given["order"])
             return PluginsOptions(**common(given), order=order, json=given["json"] is True)

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from dsh import catalog as ev
 from dsh.boot import learned, read_known
+from dsh.cli.figures import size_in_words
 from dsh.cli.inert import one_line
-from dsh.cli.story import size_in_words
 from dsh.errors import UsageError
 from dsh.session import fork_log, salvage_log
 

@@ -11,7 +11,7 @@ import secrets
 import signal
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import h11
 import trio
@@ -212,8 +212,8 @@ class _Server:
             return _Answer(421, b"this page is for this machine alone\n")
         if request.method not in {b"GET", b"HEAD"}:
             return _Answer(405, b"there is nothing to change here\n")
-        target = urlsplit(request.target.decode("ascii", "replace"))
-        _, token, *rest = target.path.split("/")
+        path, _, query = request.target.decode("ascii", "replace").partition("?")
+        _, token, *rest = path.split("/") if path.startswith("/") else ("", "")
         if not secrets.compare_digest(token.encode(), self._token.encode()):
             return _Answer(404, b"no such page\n")
         match rest:
@@ -223,7 +223,7 @@ class _Server:
                 page = self._followed.page(follow=False)
                 return _Answer(200, page, "text/html; charset=utf-8", "session.html")
             case ["changes"]:
-                asked = parse_qs(target.query)
+                asked = parse_qs(query)
                 revision, place = (_count(asked.get(name)) for name in ("revision", "place"))
                 body = await self._followed.change(revision, place)
                 return _Answer(200, body, "application/json")

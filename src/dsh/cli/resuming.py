@@ -14,11 +14,12 @@ from dsh import catalog as ev
 from dsh.boot import read_known
 from dsh.catalog.records import TextBlock, UserSource
 from dsh.cli.choosing import is_here
+from dsh.cli.figures import size_in_words
 from dsh.cli.front import PickRows
 from dsh.cli.inert import cells, clipped, one_line
 from dsh.cli.looking import found_in
 from dsh.cli.progress import reason_in_words
-from dsh.cli.story import size_in_words, story
+from dsh.cli.story import story
 from dsh.errors import SessionError, UsageError
 from dsh.session import fork_log
 

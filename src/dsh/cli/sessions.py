@@ -14,10 +14,10 @@ import orjson
 from dsh.boot import read_known
 from dsh.catalog.codec import encode_record
 from dsh.cli.choosing import chosen, is_here
+from dsh.cli.figures import moment, size_in_words
 from dsh.cli.inert import clipped, one_line
 from dsh.cli.looking import Looking, look
 from dsh.cli.requests import request_at
-from dsh.cli.story import moment, size_in_words
 from dsh.errors import SessionError, UsageError
 from dsh.session import Problem, verify
 

@@ -123,10 +123,10 @@ def _texts(value: object) -> Iterator[str]:
         case str():
             yield value
         case list():
-            for one in value:
+            for one in cast("list[object]", value):
                 yield from _texts(one)
         case dict():
-            for one in value.values():
+            for one in cast("dict[str, object]", value).values():
                 yield from _texts(one)
         case _:
             pass

@@ -7,11 +7,11 @@ in the same words; what is left out is counted.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from dsh import catalog as ev
 from dsh.cli.cards import outcome_of, seconds, subject_of
+from dsh.cli.figures import moment, size_in_words
 from dsh.cli.inert import cells, clipped, one_line
 from dsh.cli.progress import reason_in_words
 from dsh.view import Trajectory, Words, count_in_words, counted, told, totals
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["WORDS", "moment", "size_in_words", "story", "trajectory_of"]
 
 BODY_INDENT: Final = 9
-KILO: Final = 1000
 #: What the command line calls things; the page says the same.
 WORDS: Final = Words(
     subject=subject_of,
@@ -52,20 +51,6 @@ LABELS: Final[dict[RowKind, str | None]] = {
     "request": None,
     "event": None,
 }
-
-
-def moment(epoch_ms: int) -> str:
-    """A time as the reader's clock shows it: `2026-03-02 14:01`."""
-    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def size_in_words(count: int) -> str:
-    """`71 kB`, `1.2 MB`."""
-    if count < KILO:
-        return f"{count} B"
-    if count < KILO * KILO:
-        return f"{count / KILO:.0f} kB"
-    return f"{count / KILO / KILO:.1f} MB"
 
 
 def trajectory_of(events: Sequence[StoredEvent]) -> Trajectory:
@@ -109,11 +94,13 @@ def _head(found: Found, trajectory: Trajectory, width: int) -> Iterator[str]:
     where = one_line(header.cwd) if header is not None and header.cwd else "(no workspace)"
     when = moment(trajectory.base if header is None else header.created_at)
     ending = (turns[-1].words or "not finished") if turns else "no turn yet"
-    title = next((row.text for row in trajectory.tables.rows if row.kind == "user"), "")
-    fixed = f"session  {found.id}      {where}   {when}   {ending}"
-    room = max(width - cells(fixed), 12)
-    named = f' "{clipped(title, room)}"' if title else ""
-    yield clipped(f"session  {found.id}{named}   {where}   {when}   {ending}", width)
+    rest = f"   {where}   {when}   {ending}"
+    title = next((row.text for row in trajectory.tables.rows if row.kind == "user"), None)
+    start = f"session  {found.id}"
+    if title is not None:
+        room = max(width - cells(start) - cells(rest) - 3, 12)
+        start += f' "{clipped(title, room)}"'
+    yield clipped(start + rest, width)
     sums = totals(trajectory.tables, trajectory.length)
     counts = ", ".join(
         counted(count, word)

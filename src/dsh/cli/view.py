@@ -18,11 +18,12 @@ from urllib.parse import quote
 import trio
 
 from dsh.boot import places_of, process_environ
-from dsh.cli.choosing import chosen
+from dsh.cli.choosing import LAST, chosen
+from dsh.cli.figures import size_in_words
 from dsh.cli.inert import one_line
 from dsh.cli.looking import as_far_as_readable, look
 from dsh.cli.showing import document_of, facts_of
-from dsh.cli.story import size_in_words, story
+from dsh.cli.story import story
 from dsh.errors import UsageError
 from dsh.view import Facts
 
@@ -46,7 +47,7 @@ def view(options: ViewOptions) -> int:
 
 async def _view(options: ViewOptions, looking: Looking) -> int:
     screen = looking.screen
-    summary = await chosen(looking.store, options.session, looking.cwd)
+    summary = await chosen(looking.store, options.session or LAST, looking.cwd)
     found = await as_far_as_readable(looking.store, summary)
     _warn(found, screen)
     document = document_of(found, full=options.full, redact=options.redact)
@@ -58,8 +59,7 @@ async def _view(options: ViewOptions, looking: Looking) -> int:
     if options.output == STDOUT:
         screen.out.data(page)
         return 0
-    path = _default_path(found.id) if options.output is None else options.output.absolute()
-    await trio.to_thread.run_sync(_write, path, page)
+    path = await trio.to_thread.run_sync(_written, found.id, options.output, page)
     screen.out.text(f"{path}\n")
     masked = f"{document.masked} texts masked, " if options.redact else ""
     count = len(found.events)
@@ -94,29 +94,34 @@ def _warn(found: Found, screen: Screen) -> None:
         )
 
 
-def _default_path(session: str) -> Path:
-    return places_of(process_environ()).state / "views" / f"{quote(session, safe='')[:200]}.html"
-
-
-def _write(path: Path, page: bytes) -> None:
-    """Put the page in place at once, for its owner alone. Raises UsageError."""
+def _written(session: str, output: Path | None, page: bytes) -> Path:
+    """Put the page in place at once, for its owner alone. Returns where; raises UsageError."""
+    views = places_of(process_environ()).state / "views"
+    name = f"{quote(session, safe='')[:200]}.html"
+    path = views / name if output is None else output.absolute()
     try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(page)  # a pipe or a device
-            return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
-        try:
-            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(page)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        if output is None:
+            views.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(path, page)
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}; name another file with -o FILE"
         ) from error
+    return path
+
+
+def _replace(path: Path, page: bytes) -> None:
+    if path.exists() and not path.is_file():
+        path.write_bytes(page)  # a pipe or a device
+        return
+    draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(page)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 async def _show(address: str, screen: Screen) -> None:

@@ -26,10 +26,10 @@ Makes one HTML file of a session: turns, steps, tries and tool calls on a time a
 saw at any step and what changed since the one before; search, filters, links, keys (? lists them).
 The file needs no network and asks for none. It holds full prompts and results.
 
-  dsh view last --open                the newest session here, in your browser
+  dsh view --open                     the newest session here, in your browser
   dsh view s7f3 -o s7f3.html          a file to keep or to send
-  dsh view s7f3 -o s7f3.html --redact with what looks like a key masked, best effort
-  dsh view last --follow --open       while it runs; Ctrl-C ends the following, not the session
+  dsh view s7f3 -o out.html --redact  with what looks like a key masked, best effort
+  dsh view --follow --open            while it runs; Ctrl-C ends the following, not the session
 
 Without -o the file goes to the state directory; its path is printed.
 """
@@ -37,9 +37,9 @@ Without -o the file goes to the state directory; its path is printed.
 
 @frozen(kw_only=True, slots=True)
 class ViewOptions(Shared):
-    """`dsh view`. `output` is None for the state directory, `-` for standard output."""
+    """`dsh view`. `session` is None for the newest one, `output` for the state directory."""
 
-    session: str
+    session: str | None
     output: Path | None
     open: bool
     follow: bool
@@ -56,7 +56,12 @@ def add_view(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("session", metavar="SESSION", help="an id, the beginning of one, or `last`")
+    parser.add_argument(
+        "session",
+        metavar="SESSION",
+        nargs="?",
+        help="an id, the beginning of one, or `last` (the default): the newest of this directory",
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="where to write it; `-` prints it"
     )
@@ -98,7 +103,7 @@ def view_options(given: Mapping[str, object]) -> ViewOptions:
         )
     return ViewOptions(
         **common(given),
-        session=cast("str", given["session"]),
+        session=cast("str | None", given["session"]),
         output=output,
         open=given["open"] is True,
         follow=follow,

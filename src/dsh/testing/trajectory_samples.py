@@ -39,6 +39,33 @@ return amount.quantize(CENT, ROUND_HALF_UP)
 def parallel_log() -> TimedLog:
     """Three turns: a search that overlaps, an approval, a denial, steering, a new tool."""
     log = TimedLog()
+    _fixing(log)
+    log.wait(41_000)
+    log.begin("Now push it.")
+    log.work(
+        "",
+        Called(
+            arguments={"command": "git push origin main"},
+            ms=2,
+            result="Error: pushing is not allowed here",
+            error="DENIED",
+            decided_by="permissions",
+        ),
+        usage=(300, 9_216, 30),
+    )
+    log.next_step()
+    log.work("I may not push: a rule of this project denies it.", usage=(120, 9_472, 22))
+    log.end()
+    log.wait(75_000)
+    log.begin("Summarise what changed.")
+    log.offer(*TOOLS, "web_search")
+    log.stream("One line of ")
+    log.end(records.AbortedTurnEnd(reason=records.UserCause()))
+    return log
+
+
+def _fixing(log: TimedLog) -> None:
+    """Four calls at once, a steered message, a call that somebody has to allow."""
     log.begin("The rounding test fails. Find out why and fix it.", system=SYSTEM)
     log.offer(*TOOLS)
     log.work(
@@ -86,6 +113,11 @@ def parallel_log() -> TimedLog:
         ),
         usage=(1_900, 6_144, 98),
     )
+    _rebuilding(log)
+
+
+def _rebuilding(log: TimedLog) -> None:
+    """A step whose call waits for an approval, and the answer that ends the turn."""
     log.next_step()
     calls = (
         Called(
@@ -103,28 +135,6 @@ def parallel_log() -> TimedLog:
     log.next_step()
     log.work(ANSWER, usage=(420, 8_704, 120))
     log.end()
-    log.wait(41_000)
-    log.begin("Now push it.")
-    log.work(
-        "",
-        Called(
-            arguments={"command": "git push origin main"},
-            ms=2,
-            result="Error: pushing is not allowed here",
-            error="DENIED",
-            decided_by="permissions",
-        ),
-        usage=(300, 9_216, 30),
-    )
-    log.next_step()
-    log.work("I may not push: a rule of this project denies it.", usage=(120, 9_472, 22))
-    log.end()
-    log.wait(75_000)
-    log.begin("Summarise what changed.")
-    log.offer(*TOOLS, "web_search")
-    log.stream("One line of ")
-    log.end(records.AbortedTurnEnd(reason=records.UserCause()))
-    return log
 
 
 def _approved(log: TimedLog, block: records.ToolCallBlock, call: Called) -> None:

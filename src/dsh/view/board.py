@@ -62,12 +62,19 @@ class Board:
         self.newest = event.seq
         return backwards
 
-    def row(self, kind: RowKind, seq: int, **what: str) -> tuple[int, Row]:
-        """Begin a row at the open step. `what`: its texts, by field."""
+    def row(
+        self,
+        kind: RowKind,
+        seq: int,
+        *,
+        name: str = "",
+        text: str = "",
+        note: str = "",
+        by: str = "",
+    ) -> tuple[int, Row]:
+        """Begin a row at the open step. Returns its index, and the row."""
         turn, step = self.place
-        row = Row(kind, [seq], turn, step, self.now)
-        for name, text in what.items():
-            setattr(row, name, text)
+        row = Row(kind, [seq], turn, step, self.now, name=name, text=text, note=note, by=by)
         return self.tables.add("rows", row), row
 
     def changed(self, row: int) -> None:

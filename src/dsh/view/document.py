@@ -38,8 +38,8 @@ __all__ = ["Document", "Facts", "script", "style"]
 
 #: In the order they are joined; each may use what those before it define.
 SCRIPTS: Final = (
-    "text", "data", "nodes", "timeline", "filter", "ledger", "strip", "markdown", "saw",
-    "inspector", "links", "keys", "live", "main",
+    "text", "data", "nodes", "timeline", "filter", "ledger", "head", "strip", "pointer", "markdown",
+    "parts", "overview", "saw", "inspector", "links", "keys", "live", "main",
 )  # fmt: skip
 IMPORT: Final = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT: Final = re.compile(r"^export (?=const|let|function|class|async)", re.MULTILINE)

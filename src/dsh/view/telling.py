@@ -89,7 +89,7 @@ def _about(row: Row, words: Words) -> str:  # noqa: PLR0911  one answer a kind
             return _reply(row)
         case "try":
             waited = "" if row.delay is None else f", waited {words.seconds(row.delay)}"
-            return f"{row.name}: {row.note}{waited}"
+            return f"{row.name}{waited}: {row.note}"
         case "compaction":
             tokens = ""
             if row.before is not None and row.after is not None:

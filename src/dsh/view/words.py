@@ -25,14 +25,17 @@ class Outcome(Protocol):
     @property
     def summary(self) -> str:
         """`exit 1`, `12 lines`, `denied by permissions`."""
+        ...
 
     @property
     def denied_by(self) -> str | None:
         """Who refused it, if it was refused."""
+        ...
 
     @property
     def failed(self) -> bool:
         """Whether it failed, as the model reads it."""
+        ...
 
 
 @frozen(kw_only=True, slots=True)

@@ -2,10 +2,19 @@
 
 import { byId } from "./text.js";
 
-export const KINDS = ["turns", "steps", "requests", "ops", "spans", "rows"];
+const KINDS = ["turns", "steps", "requests", "ops", "spans", "rows"];
 
 /** Everything known of the log. `revision` and `place` say how far it is known. */
-export const log = { about: {}, revision: 0, turns: [], steps: [], requests: [], ops: [], spans: [], rows: [] };
+export const log = {
+  about: {},
+  revision: 0,
+  turns: [],
+  steps: [],
+  requests: [],
+  ops: [],
+  spans: [],
+  rows: [],
+};
 
 const blockOf = new Map(); // key of a body → number of the block that holds it
 const blocks = [];
@@ -59,7 +68,8 @@ const texts = new Map();
 function collect(value, found) {
   if (typeof value === "string") found.push(value);
   else if (Array.isArray(value)) for (const one of value) collect(one, found);
-  else if (value !== null && typeof value === "object") for (const one of Object.values(value)) collect(one, found);
+  else if (value !== null && typeof value === "object")
+    for (const one of Object.values(value)) collect(one, found);
 }
 
 /** Every text of a row, as stored: what search looks through. */

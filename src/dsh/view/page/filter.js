@@ -19,12 +19,14 @@ export const ONLY = {
   denies: (row) => ["denied", "blocked"].includes(row.state ?? "ok"),
 };
 
-const groupOf = new Map(Object.entries(GROUPS).flatMap(([name, group]) => group.kinds.map((kind) => [kind, name])));
+const groupOf = new Map(
+  Object.entries(GROUPS).flatMap(([name, group]) => group.kinds.map((kind) => [kind, name])),
+);
 
 /** The reader's choices. `range` is a stretch of time, or null. `test` finds a text, or is null. */
-export const chosen = { off: new Set(), only: new Set(), range: null, query: "", test: null, problem: "" };
+export const chosen = { on: new Set(), only: new Set(), range: null, query: "", test: null, problem: "" };
 
-for (const [name, group] of Object.entries(GROUPS)) if (!group.on) chosen.off.add(name);
+for (const [name, group] of Object.entries(GROUPS)) if (group.on) chosen.on.add(name);
 
 /** The indices of the rows to show, and how many are hidden. */
 export function visible() {
@@ -38,7 +40,8 @@ export function visible() {
 }
 
 function isShown(row) {
-  if (chosen.off.has(groupOf.get(row.kind))) return false;
+  const group = groupOf.get(row.kind);
+  if (group !== undefined && !chosen.on.has(group)) return false;
   if (chosen.range !== null && (endOf(row) < chosen.range[0] || row.begin > chosen.range[1])) return false;
   if (chosen.only.size === 0) return true;
   return [...chosen.only].some((name) => ONLY[name](row));

@@ -15,8 +15,23 @@ const places = new Map(); // index of a row → its place in `shown`
 const drawn = new Map(); // index of a row → its element
 
 const SIGNS = {
-  reply: "●", try: "✗", tool: "■", user: "▸", context: "◇", system: "◆", compaction: "≡", prune: "≡", replace: "≡",
-  decision: "◐", rewrite: "↻", queue: "…", request: "·", event: "·", unknown: "?", seed: "⑂", turn: "",
+  reply: "●",
+  try: "✗",
+  tool: "■",
+  user: "▸",
+  context: "◇",
+  system: "◆",
+  compaction: "≡",
+  prune: "≡",
+  replace: "≡",
+  decision: "◐",
+  rewrite: "↻",
+  queue: "…",
+  request: "·",
+  event: "·",
+  unknown: "?",
+  seed: "⑂",
+  turn: "",
 };
 
 function timeOf(row) {
@@ -34,8 +49,12 @@ function draw(index) {
   const made = el(
     "div",
     {
-      class: `row ${row.kind} is-${row.state ?? "ok"}`, role: "option", id: "row-" + index,
-      "aria-posinset": place + 1, "aria-setsize": ledger.shown.length, "aria-selected": String(index === ledger.selected),
+      class: `row ${row.kind} is-${row.state ?? "ok"}`,
+      role: "option",
+      id: "row-" + index,
+      "aria-posinset": place + 1,
+      "aria-setsize": ledger.shown.length,
+      "aria-selected": String(index === ledger.selected),
       "aria-label": [label && "step " + label, title, about, result, time].filter(Boolean).join(", "),
     },
     el("span", { class: "label" }, ["reply", "try"].includes(row.kind) || label === "" ? label : ""),
@@ -63,7 +82,10 @@ export function usage(spent) {
 export function paint({ anew = false } = {}) {
   const list = byId("ledger");
   const first = Math.max(Math.floor(list.scrollTop / HEIGHT) - OVERSCAN, 0);
-  const last = Math.min(Math.ceil((list.scrollTop + list.clientHeight) / HEIGHT) + OVERSCAN, ledger.shown.length);
+  const last = Math.min(
+    Math.ceil((list.scrollTop + list.clientHeight) / HEIGHT) + OVERSCAN,
+    ledger.shown.length,
+  );
   const wanted = new Set(ledger.shown.slice(first, last));
   for (const [index, element] of drawn) {
     if (anew || !wanted.has(index)) {
@@ -104,13 +126,14 @@ export function toEnd() {
 }
 
 /** Bring a listed row into sight. */
-export function reveal(index) {
+function reveal(index) {
   const place = places.get(index);
   if (place === undefined) return;
   const box = byId("ledger");
   const top = place * HEIGHT;
   if (top < box.scrollTop + HEIGHT) box.scrollTop = Math.max(top - box.clientHeight / 3, 0);
-  else if (top + HEIGHT > box.scrollTop + box.clientHeight - HEIGHT) box.scrollTop = top - (box.clientHeight * 2) / 3;
+  else if (top + HEIGHT > box.scrollTop + box.clientHeight - HEIGHT)
+    box.scrollTop = top - (box.clientHeight * 2) / 3;
 }
 
 /** Choose a row, listed or not; null chooses none. */

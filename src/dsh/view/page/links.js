@@ -11,7 +11,12 @@ export function readLink(hash) {
   const asked = new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1));
   text = mark < 0 ? text : text.slice(0, mark);
   const [place, tab] = text.split("/");
-  return { row: rowAt(place), tab: TABS.includes(tab) ? tab : undefined, versus: asked.get("vs") ?? "", query: asked.get("q") };
+  return {
+    row: rowAt(place),
+    tab: TABS.includes(tab) ? tab : undefined,
+    versus: asked.get("vs") ?? "",
+    query: asked.get("q"),
+  };
 }
 
 /** The index of the row that a place means: a step, a turn, or an event's seq; null if none. */
@@ -24,7 +29,12 @@ function rowAt(place) {
   let found = null;
   log.rows.forEach((row, index) => {
     if (row.turn !== turn) return;
-    if (number === null ? row.kind === "turn" : row.step === number && (row.kind === "reply" || (row.kind === "try" && found === null))) found = index;
+    if (
+      number === null
+        ? row.kind === "turn"
+        : row.step === number && (row.kind === "reply" || (row.kind === "try" && found === null))
+    )
+      found = index;
   });
   return found ?? firstOf(turn, number);
 }

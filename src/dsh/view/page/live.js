@@ -15,7 +15,9 @@ export async function follow(onchange) {
   let failures = 0;
   while (failures < 5) {
     try {
-      const answer = await fetch(`changes?revision=${log.revision}&place=${log.about.place}`, { cache: "no-store" });
+      const answer = await fetch(`changes?revision=${log.revision}&place=${log.about.place}`, {
+        cache: "no-store",
+      });
       if (answer.status === 410) break;
       if (!answer.ok) throw new Error(String(answer.status));
       const change = await answer.json();

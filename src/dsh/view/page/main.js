@@ -1,11 +1,13 @@
 // Putting it together: the head, the controls, and who tells whom.
 
-import { body, load, log } from "./data.js";
-import { byId, counted, el, inert, seconds, short } from "./text.js";
+import { load, log } from "./data.js";
+import { byId, el, seconds } from "./text.js";
+import { drawHead } from "./head.js";
 import { axis, layOut } from "./timeline.js";
 import { chosen, GROUPS, matches, ONLY, searchFor } from "./filter.js";
 import { atEnd, ledger, list, paint, placeNow, select, toEnd } from "./ledger.js";
-import { drawStrip, listenStrip, setMode, takeColours } from "./strip.js";
+import { listenStrip } from "./pointer.js";
+import { drawStrip, setMode, takeColours } from "./strip.js";
 import { inspector, show, TABS } from "./inspector.js";
 import { linkTo, readLink } from "./links.js";
 import { help, listenKeys, seek } from "./keys.js";
@@ -15,65 +17,25 @@ let found = [];
 let listening = true;
 let writing = 0;
 
-function model() {
-  const headers = log.rows.filter((row) => row.kind === "request");
-  const last = headers.length ? body(headers[headers.length - 1].seqs[0]) : null;
-  return last ? `${last.data.header.config.provider}/${last.data.header.config.model}` : "no model was asked";
-}
-
-function drawHead() {
-  const { about } = log;
-  const first = log.rows.find((row) => row.kind === "user");
-  byId("name").textContent = first?.text || about.session;
-  byId("name").title = first?.text ?? "";
-  const last = log.turns[log.turns.length - 1];
-  const ending = last === undefined ? "no turn yet" : last.words || (document.body.dataset.mode === "follow" ? "running" : "not finished");
-  byId("ending").textContent = ending;
-  byId("ending").className = "is-" + (last?.state ?? "ok");
-  const cwd = about.header?.cwd;
-  const began = about.base ? new Date(about.base).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : "";
-  byId("facts").textContent = inert([about.session, model(), cwd, began].filter(Boolean).join(" · "));
-  const { turns, steps, model: asked, tools, waiting, input, cached, output, retries, errors } = about.totals;
-  const totals = [
-    [counted(turns, "turn"), counted(steps, "step")], ["took", seconds(about.length)], ["model", seconds(asked)], ["tools", seconds(tools)], ["waiting", seconds(waiting)],
-    ["in", input === 0 ? "" : short(input) + (cached ? ` (${short(cached)} cached, ${Math.floor((100 * cached) / input)}%)` : "")], ["out", input === 0 ? "" : short(output)],
-    ["retries", retries || ""], ["errors", errors || ""],
-  ];
-  byId("totals").replaceChildren(...totals.filter(([, value]) => value !== "").map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
-  const warnings = [
-    about.damage && `Damaged: ${about.damage}. What stands before that is shown.`, about.torn && `The last line is unfinished (${about.torn}); the next resume cuts it off.`,
-    about.unknown && `${counted(about.unknown, "event")} of types unknown to this installation, shown as they are stored.`, about.redacted && "What looks like a key is masked, best effort.",
-  ].filter(Boolean);
-  byId("warning").hidden = warnings.length === 0;
-  byId("warning").textContent = inert(warnings.join(" "));
-}
-
-function toggle(set, name, refresh) {
-  return (event) => {
-    const on = event.currentTarget.getAttribute("aria-pressed") !== "true";
-    event.currentTarget.setAttribute("aria-pressed", String(on));
-    if (on) set.add(name);
-    else set.delete(name);
-    refresh();
-  };
+/** A switch: pressed while its name is in the set. */
+function chip(name, kind, set) {
+  const made = el(
+    "button",
+    { type: "button", class: `chip ${kind}`, "aria-pressed": String(set.has(name)) },
+    name,
+  );
+  made.addEventListener("click", () => {
+    if (!set.delete(name)) set.add(name);
+    made.setAttribute("aria-pressed", String(set.has(name)));
+    list();
+  });
+  return made;
 }
 
 function drawFilters() {
-  for (const name of Object.keys(GROUPS)) {
-    const button = el("button", { type: "button", class: "chip " + name, "aria-pressed": String(!chosen.off.has(name)) }, name);
-    button.addEventListener("click", (event) => {
-      const on = event.currentTarget.getAttribute("aria-pressed") !== "true";
-      event.currentTarget.setAttribute("aria-pressed", String(on));
-      if (on) chosen.off.delete(name);
-      else chosen.off.add(name);
-      list();
-    });
-    byId("filters").append(button);
-  }
-  byId("only").append(el("span", { class: "quiet" }, "only"));
-  for (const name of Object.keys(ONLY)) {
-    byId("only").append(el("button", { type: "button", class: "chip only", "aria-pressed": "false", onclick: toggle(chosen.only, name, list) }, name));
-  }
+  byId("filters").replaceChildren(...Object.keys(GROUPS).map((name) => chip(name, name, chosen.on)));
+  const chips = Object.keys(ONLY).map((name) => chip(name, "only", chosen.only));
+  byId("only").replaceChildren(el("span", { class: "quiet" }, "only"), ...chips);
 }
 
 function setRange(range) {
@@ -106,13 +68,19 @@ function tellFound() {
   const place = found.indexOf(ledger.selected);
   const listed = new Set(ledger.shown);
   const hidden = found.filter((index) => !listed.has(index)).length;
-  byId("found").textContent = found.length === 0 ? "nothing" : (place < 0 ? "" : `${place + 1} of `) + found.length + (hidden ? `, ${hidden} in hidden rows` : "");
+  byId("found").textContent =
+    found.length === 0
+      ? "nothing"
+      : (place < 0 ? "" : `${place + 1} of `) + found.length + (hidden ? `, ${hidden} in hidden rows` : "");
 }
 
 function nextMatch(by) {
   if (!found.length) return;
   const from = ledger.selected ?? -1;
-  const onward = by > 0 ? found.find((index) => index > from) ?? found[0] : found.findLast((index) => index < from) ?? found[found.length - 1];
+  const onward =
+    by > 0
+      ? (found.find((index) => index > from) ?? found[0])
+      : (found.findLast((index) => index < from) ?? found[found.length - 1]);
   pick(onward);
 }
 
@@ -126,10 +94,9 @@ function pick(index) {
   if (!ledger.shown.includes(index)) {
     chosen.range = null;
     chosen.only.clear();
-    for (const button of byId("only").querySelectorAll("button")) button.setAttribute("aria-pressed", "false");
     const kind = log.rows[index].kind;
-    for (const [name, group] of Object.entries(GROUPS)) if (group.kinds.includes(kind)) chosen.off.delete(name);
-    for (const button of byId("filters").children) button.setAttribute("aria-pressed", String(!chosen.off.has(button.textContent)));
+    for (const [name, group] of Object.entries(GROUPS)) if (group.kinds.includes(kind)) chosen.on.add(name);
+    drawFilters();
     setRange(null);
   }
   select(index);
@@ -166,7 +133,8 @@ function closeSheet() {
   if (document.body.dataset.sheet === "open") {
     delete document.body.dataset.sheet;
     byId("ledger").focus();
-  } else if (byId("inspector").contains(document.activeElement) || document.activeElement === byId("search")) byId("ledger").focus();
+  } else if (byId("inspector").contains(document.activeElement) || document.activeElement === byId("search"))
+    byId("ledger").focus();
   else if (chosen.query) {
     byId("search").value = "";
     search("");
@@ -179,7 +147,15 @@ function errorAfter(by) {
 
 function stepAfter(by) {
   const now = log.rows[ledger.selected ?? -1];
-  goTo(seek(by, (row) => row.step > 0 && ["reply", "try"].includes(row.kind) && !(now && row.turn === now.turn && row.step === now.step)));
+  goTo(
+    seek(
+      by,
+      (row) =>
+        row.step > 0 &&
+        ["reply", "try"].includes(row.kind) &&
+        !(now && row.turn === now.turn && row.step === now.step),
+    ),
+  );
 }
 
 function openTab(tab) {
@@ -188,18 +164,39 @@ function openTab(tab) {
 }
 
 const ACTIONS = {
-  j: () => goTo(Math.min(placeNow() + 1, ledger.shown.length - 1)), k: () => goTo(Math.max(placeNow() - 1, 0)),
-  J: () => stepAfter(1), K: () => stepAfter(-1), "]": () => goTo(seek(1, (row) => row.kind === "turn")), "[": () => goTo(seek(-1, (row) => row.kind === "turn")),
-  g: () => goTo(0), G: () => goTo(ledger.shown.length - 1), e: () => errorAfter(1), E: () => errorAfter(-1),
-  Enter: () => { document.body.dataset.sheet = "open"; byId("pane").focus(); },
-  d: () => openTab("saw"), "/": () => { byId("search").focus(); byId("search").select(); },
-  n: () => nextMatch(1), N: () => nextMatch(-1), t: () => setMode(axis.mode === "time" ? "sequence" : "time"), 0: reset, "?": help, Escape: closeSheet,
+  j: () => goTo(Math.min(placeNow() + 1, ledger.shown.length - 1)),
+  k: () => goTo(Math.max(placeNow() - 1, 0)),
+  J: () => stepAfter(1),
+  K: () => stepAfter(-1),
+  "]": () => goTo(seek(1, (row) => row.kind === "turn")),
+  "[": () => goTo(seek(-1, (row) => row.kind === "turn")),
+  g: () => goTo(0),
+  G: () => goTo(ledger.shown.length - 1),
+  e: () => errorAfter(1),
+  E: () => errorAfter(-1),
+  Enter: () => {
+    document.body.dataset.sheet = "open";
+    byId("pane").focus();
+  },
+  d: () => openTab("saw"),
+  "/": () => {
+    byId("search").focus();
+    byId("search").select();
+  },
+  n: () => nextMatch(1),
+  N: () => nextMatch(-1),
+  t: () => setMode(axis.mode === "time" ? "sequence" : "time"),
+  0: reset,
+  "?": help,
+  Escape: closeSheet,
 };
 ACTIONS.ArrowDown = ACTIONS.j;
 ACTIONS.ArrowUp = ACTIONS.k;
 ACTIONS.Home = ACTIONS.g;
 ACTIONS.End = ACTIONS.G;
-TABS.forEach((tab, place) => { ACTIONS[place + 1] = () => openTab(tab); });
+TABS.forEach((tab, place) => {
+  ACTIONS[place + 1] = () => openTab(tab);
+});
 
 function nextTheme() {
   const root = document.documentElement;
@@ -228,7 +225,8 @@ function arrived(changed, before) {
   }
   list();
   drawStrip();
-  if (ledger.selected !== null && changed.includes(ledger.selected)) show(ledger.selected, { versus: inspector.versus });
+  if (ledger.selected !== null && changed.includes(ledger.selected))
+    show(ledger.selected, { versus: inspector.versus });
   const fresh = log.rows.length - before;
   if (stick) toEnd();
   else if (fresh > 0) {
@@ -236,8 +234,11 @@ function arrived(changed, before) {
     byId("news").dataset.count = Number(byId("news").dataset.count ?? 0) + fresh;
     byId("news").textContent = byId("news").dataset.count + " new";
   }
-  const last = changed.map((index) => log.rows[index]).findLast((row) => row.end !== undefined && row.kind !== "turn");
-  if (last) byId("status").textContent = `step ${last.turn}.${last.step}, ${last.title}, ${last.result || "done"}`;
+  const last = changed
+    .map((index) => log.rows[index])
+    .findLast((row) => row.end !== undefined && row.kind !== "turn");
+  if (last)
+    byId("status").textContent = `step ${last.turn}.${last.step}, ${last.title}, ${last.result || "done"}`;
 }
 
 function listen() {
@@ -270,11 +271,27 @@ function listen() {
     tellFound();
   };
   inspector.onchange = writeLink;
-  listenStrip({ onpick: (index) => { pick(index); document.body.dataset.sheet = "open"; }, onrange: setRange, onview: () => { byId("reset").hidden = false; drawStrip(); } });
+  listenStrip({
+    onpick: (index) => {
+      pick(index);
+      document.body.dataset.sheet = "open";
+    },
+    onrange: setRange,
+    onview: () => {
+      byId("reset").hidden = false;
+      drawStrip();
+    },
+  });
   listenKeys(ACTIONS);
   window.addEventListener("hashchange", readPlace);
-  new ResizeObserver(() => { drawStrip(); paint(); }).observe(byId("ledger"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { takeColours(); drawStrip(); });
+  new ResizeObserver(() => {
+    drawStrip();
+    paint();
+  }).observe(byId("ledger"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    takeColours();
+    drawStrip();
+  });
 }
 
 function start() {

@@ -3,7 +3,8 @@
 
 import { el, inert } from "./text.js";
 
-const INLINE = /(`+)([^`]|[^`][^]*?[^`])\1(?!`)|\*\*(?=\S)([^]*?\S)\*\*|(?<![\w*])\*(?=\S)([^*]*?[^\s*])\*(?![\w*])|\[([^\]\n]+)\]\(([^)\s]+)\)/g;
+const INLINE =
+  /(`+)([^`]|[^`][^]*?[^`])\1(?!`)|\*\*(?=\S)([^]*?\S)\*\*|(?<![\w*])\*(?=\S)([^*]*?[^\s*])\*(?![\w*])|\[([^\]\n]+)\]\(([^)\s]+)\)/g;
 
 function inline(text) {
   const nodes = [];
@@ -59,17 +60,33 @@ export function markdown(text) {
     const heading = /^(#{1,6})\s+(.*)$/.exec(line);
     let node = null;
     if (/^\s*(`{3,}|~{3,})/.test(line)) [node, at] = fence(lines, at);
-    else if (heading) [node, at] = [el("h" + Math.min(heading[1].length + 2, 6), {}, inline(heading[2])), at + 1];
+    else if (heading)
+      [node, at] = [el("h" + Math.min(heading[1].length + 2, 6), {}, inline(heading[2])), at + 1];
     else if (ITEM.test(line)) [node, at] = bullets(lines, at);
     else if (/^>\s?/.test(line)) {
       let end = at;
       while (end < lines.length && /^>\s?/.test(lines[end])) end += 1;
-      node = el("blockquote", {}, inline(lines.slice(at, end).map((one) => one.replace(/^>\s?/, "")).join("\n")));
+      node = el(
+        "blockquote",
+        {},
+        inline(
+          lines
+            .slice(at, end)
+            .map((one) => one.replace(/^>\s?/, ""))
+            .join("\n"),
+        ),
+      );
       at = end;
     } else if (line.trim() === "") at += 1;
     else {
       let end = at + 1;
-      while (end < lines.length && lines[end].trim() !== "" && !/^\s*(`{3,}|~{3,}|#{1,6}\s|>)/.test(lines[end]) && !ITEM.test(lines[end])) end += 1;
+      while (
+        end < lines.length &&
+        lines[end].trim() !== "" &&
+        !/^\s*(`{3,}|~{3,}|#{1,6}\s|>)/.test(lines[end]) &&
+        !ITEM.test(lines[end])
+      )
+        end += 1;
       node = el("p", {}, inline(lines.slice(at, end).join("\n")));
       at = end;
     }

@@ -6,7 +6,9 @@ import { body, log } from "./data.js";
 function textOfBlock(block) {
   if (block.type === "text" || block.type === "reasoning") return block.text;
   if (block.type === "tool-call") return block.name + " " + block.arguments;
-  return block.attachment ? block.type + " " + (block.attachment.name ?? block.attachment.attachmentId) : block.type;
+  return block.attachment
+    ? block.type + " " + (block.attachment.name ?? block.attachment.attachmentId)
+    : block.type;
 }
 
 /** The message of a node, or null: a reply without content and an empty prompt have none. */
@@ -58,7 +60,10 @@ function hiddenBy() {
     }
     const first = place(nodes, op.start);
     const gone = nodes.splice(first, place(nodes, op.end) - first + 1, op.seq);
-    hidden.set(op.seq, gone.flatMap((seq) => [...(hidden.get(seq) ?? []), seq]));
+    hidden.set(
+      op.seq,
+      gone.flatMap((seq) => [...(hidden.get(seq) ?? []), seq]),
+    );
   }
   return hidden;
 }
@@ -98,7 +103,8 @@ export function requestOf(index) {
   if (row.request !== undefined) return row.request;
   let found = null;
   log.requests.forEach((request, number) => {
-    const before = request.turn < row.turn || (request.turn === row.turn && request.step <= (row.step || Infinity));
+    const before =
+      request.turn < row.turn || (request.turn === row.turn && request.step <= (row.step || Infinity));
     if (before && (row.step || request.turn === row.turn)) found = number;
   });
   return found;
@@ -117,7 +123,7 @@ export function requestNamed(text) {
 }
 
 /** Everything of a header that is not a message, by name: what a field diff compares. */
-export function headerFields(seq) {
+function headerFields(seq) {
   const header = seq === undefined ? null : body(seq)?.data.header;
   const fields = new Map();
   if (!header) return fields;
@@ -144,7 +150,12 @@ export function lineDiff(before, now) {
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
   let tail = 0;
-  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail += 1;
+  while (
+    tail < a.length - head &&
+    tail < b.length - head &&
+    a[a.length - 1 - tail] === b[b.length - 1 - tail]
+  )
+    tail += 1;
   const [x, y] = [a.slice(head, a.length - tail), b.slice(head, b.length - tail)];
   const told = a.slice(0, head).map((line) => [" ", line]);
   if (x.length * y.length > 1000000) {

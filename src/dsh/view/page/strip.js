@@ -3,17 +3,25 @@
 
 import { log } from "./data.js";
 import { byId, counted, el, seconds } from "./text.js";
-import { axis, endOf, fraction, layOut, pan, ticks, timeAt, zoom } from "./timeline.js";
+import { axis, endOf, fraction, layOut, ticks, timeAt } from "./timeline.js";
 import { ledger } from "./ledger.js";
 
-const GUTTER = 54;
+export const GUTTER = 54;
 const AXIS = 20;
 const TURNS = 16;
-const SMALLEST = 2;
+export const SMALLEST = 2;
 const FONT = "11px system-ui, sans-serif";
-const GROUP = { model: "model", backoff: "model", compaction: "model", tool: "tools", approval: "wait", mark: "wait" };
+const GROUP = {
+  model: "model",
+  backoff: "model",
+  compaction: "model",
+  tool: "tools",
+  approval: "wait",
+  mark: "wait",
+};
 
-const state = { lanes: [], height: 0, colours: {}, drag: null, hover: null, onrange: () => {}, hatch: null };
+/** What is drawn, and how: `drag` is the stretch being marked, as two places, or null. */
+export const state = { lanes: [], height: 0, colours: {}, drag: null, hatch: null };
 
 function colour(name) {
   const probe = el("i", { class: "probe" });
@@ -26,7 +34,19 @@ function colour(name) {
 
 /** Take the colours of the theme over. */
 export function takeColours() {
-  for (const name of ["text", "faint", "line", "ground", "raised", "model", "tool", "wait", "bad", "compact", "accent"]) {
+  for (const name of [
+    "text",
+    "faint",
+    "line",
+    "ground",
+    "raised",
+    "model",
+    "tool",
+    "wait",
+    "bad",
+    "compact",
+    "accent",
+  ]) {
     state.colours[name] = colour(name);
   }
   const tile = document.createElement("canvas");
@@ -61,16 +81,18 @@ function laneHeights() {
   state.height = y + AXIS;
 }
 
-function laneOf(span) {
+/** The lane of a span: where it begins, from above, and how high it is. */
+export function laneOf(span) {
   return state.lanes.get(GROUP[span.kind] + span.lane);
 }
 
-function width() {
+/** How wide the axis is. */
+export function width() {
   return Math.max(byId("strip").clientWidth - GUTTER - 8, 40);
 }
 
 /** Where on the canvas a time is. */
-function x(time) {
+export function x(time) {
   return GUTTER + fraction(time) * width();
 }
 
@@ -112,7 +134,8 @@ function drawBackoff(pen, span, lane, left, right) {
   pen.lineTo(right, lane.y + lane.height / 2);
   pen.stroke();
   pen.setLineDash([]);
-  if (right - left > 46) label(pen, seconds(endOf(span) - span.begin), (left + right) / 2, lane.y + lane.height / 2, "center");
+  if (right - left > 46)
+    label(pen, seconds(endOf(span) - span.begin), (left + right) / 2, lane.y + lane.height / 2, "center");
 }
 
 function label(pen, text, at, y, align, tone = "faint") {
@@ -203,13 +226,24 @@ function drawTurns(pen, bottom) {
     const text = "turn " + turn.number;
     const begin = Math.max(at, GUTTER);
     if (begin < free || x(endOf(turn)) - begin < pen.measureText("9").width * 3) continue;
-    label(pen, text, begin + 4, 7, "left", turn.state === "failed" || turn.state === "crashed" ? "bad" : "faint");
+    label(
+      pen,
+      text,
+      begin + 4,
+      7,
+      "left",
+      turn.state === "failed" || turn.state === "crashed" ? "bad" : "faint",
+    );
     free = begin + pen.measureText(text).width + 12;
   }
 }
 
 function silence(ms) {
-  return ms < 100000 ? Math.round(ms / 1000) + " s" : ms < 3600000 ? Math.round(ms / 60000) + " min" : Math.round(ms / 3600000) + " h";
+  return ms < 100000
+    ? Math.round(ms / 1000) + " s"
+    : ms < 3600000
+      ? Math.round(ms / 60000) + " min"
+      : Math.round(ms / 3600000) + " h";
 }
 
 function drawGaps(pen, bottom) {
@@ -248,7 +282,12 @@ function drawAxis(pen, bottom) {
     if (axis.gaps.some((gap) => gap.begin < time && time < gap.end) || at < free) continue;
     pen.fillStyle = state.colours.line;
     pen.fillRect(Math.round(at), bottom, 1, 4);
-    const text = time === 0 ? "0" : timeAt(1) - timeAt(0) < 2000 ? time.toFixed(0) + " ms" : seconds(time).replace(/\.0 s| 00 s/, (end) => (end === ".0 s" ? " s" : ""));
+    const text =
+      time === 0
+        ? "0"
+        : timeAt(1) - timeAt(0) < 2000
+          ? time.toFixed(0) + " ms"
+          : seconds(time).replace(/\.0 s| 00 s/, (end) => (end === ".0 s" ? " s" : ""));
     if (at + pen.measureText(text).width > GUTTER + width()) continue;
     label(pen, text, at + 3, bottom + 10, "left");
     free = at + pen.measureText(text).width + 14;
@@ -290,79 +329,6 @@ export function drawStrip() {
   }
   const told = `Timeline: ${counted(log.turns.length, "turn")}, ${counted(log.spans.length, "span")}; the list below tells the same in words`;
   canvas.setAttribute("aria-label", told);
-}
-
-function under(event) {
-  const found = [];
-  for (const span of log.spans) {
-    const lane = laneOf(span);
-    const reach = span.kind === "mark" ? 5 : 3;
-    if (event.offsetY < lane.y - 2 || event.offsetY > lane.y + lane.height + 2) continue;
-    const left = x(span.begin);
-    const right = Math.max(x(endOf(span)), left + SMALLEST);
-    if (event.offsetX >= left - reach && event.offsetX <= right + reach) found.push(span);
-  }
-  // The nearest to the pointer, the shortest first: a short call beside a long one can be hit.
-  const off = (span) => Math.max(x(span.begin) - event.offsetX, event.offsetX - x(endOf(span)), 0);
-  return found.sort((a, b) => off(a) - off(b) || endOf(a) - a.begin - (endOf(b) - b.begin));
-}
-
-function tell(event) {
-  const tip = byId("tip");
-  const found = event.offsetX < GUTTER ? [] : under(event);
-  tip.hidden = found.length === 0;
-  byId("strip").style.cursor = found.length ? "pointer" : "crosshair";
-  if (!found.length) return;
-  const span = found[0];
-  const row = log.rows[span.row];
-  const took = span.end === undefined ? "not finished" : seconds(span.end - span.begin);
-  const what = { approval: "waiting for an approval", backoff: "waiting before the next try", compaction: "compaction" }[span.kind];
-  tip.replaceChildren(
-    el("b", {}, what ?? row.title),
-    el("span", {}, [row.about.slice(0, 120), row.result].filter(Boolean).join(" · ")),
-    el("small", {}, [row.step ? `${row.turn}.${row.step}` : "", took, span.first === undefined ? "" : `first token after ${seconds(span.first - span.begin)}`, found.length > 1 ? `${found.length} here` : ""].filter(Boolean).join(" · ")),
-  );
-  const left = Math.min(Math.max(event.offsetX - 40, 4), byId("strip").clientWidth - tip.offsetWidth - 4);
-  tip.style.left = left + "px";
-  tip.style.top = byId("strip").offsetTop + event.offsetY + 18 + "px";
-}
-
-/** Let the pointer work: point, click, drag a range, wheel to zoom. */
-export function listenStrip({ onpick, onrange, onview }) {
-  const canvas = byId("strip");
-  const inside = (event) => Math.min(Math.max(event.offsetX, GUTTER), GUTTER + width());
-  canvas.addEventListener("pointerdown", (event) => {
-    if (event.offsetX < GUTTER || event.button !== 0) return;
-    canvas.setPointerCapture(event.pointerId);
-    state.drag = { from: inside(event), to: inside(event) };
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (!state.drag) return tell(event);
-    state.drag.to = inside(event);
-    return drawStrip();
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    if (!state.drag) return;
-    const [a, b] = [state.drag.from, state.drag.to].sort((p, q) => p - q);
-    state.drag = null;
-    const found = under(event);
-    if (b - a >= 5) onrange([timeAt((a - GUTTER) / width()), timeAt((b - GUTTER) / width())]);
-    else if (found.length) onpick(found[0].row);
-    drawStrip();
-  });
-  canvas.addEventListener("pointercancel", () => {
-    state.drag = null;
-  });
-  canvas.addEventListener("pointerleave", () => {
-    byId("tip").hidden = true;
-  });
-  canvas.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.shiftKey && Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / width());
-    else if (event.shiftKey) pan((event.deltaY || event.deltaX) / width());
-    else zoom(Math.exp(event.deltaY / 300), Math.min(Math.max((event.offsetX - GUTTER) / width(), 0), 1));
-    event.preventDefault();
-    onview();
-  }, { passive: false });
 }
 
 /** Change between time and sequence. */

@@ -1,7 +1,8 @@
 // Texts and nodes. Foreign text becomes text nodes, and what could move or hide letters is made
 // visible first; nothing here, or anywhere in the page, makes markup from text.
 
-const HOSTILE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+const HOSTILE =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /** The text with controls, bidi controls and lone surrogates as visible escapes. */
 export function inert(text) {
@@ -55,5 +56,7 @@ export function counted(count, word) {
 
 /** Kilobytes or megabytes, in words. */
 export function size(bytes) {
-  return bytes < 1000000 ? Math.max(1, Math.round(bytes / 1000)) + " kB" : (bytes / 1000000).toFixed(1) + " MB";
+  return bytes < 1000000
+    ? Math.max(1, Math.round(bytes / 1000)) + " kB"
+    : (bytes / 1000000).toFixed(1) + " MB";
 }

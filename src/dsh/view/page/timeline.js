@@ -9,7 +9,17 @@ const BREAKS_SHARE = 0.2;
 
 /** The axis. `cuts` are the corners of the map; `gaps` the broken silences; `from`..`to` is the
  * part in view, in the axis's own units. */
-export const axis = { mode: "time", cuts: [[0, 0], [1, 1]], gaps: [], from: 0, to: 1, whole: 1 };
+export const axis = {
+  mode: "time",
+  cuts: [
+    [0, 0],
+    [1, 1],
+  ],
+  gaps: [],
+  from: 0,
+  to: 1,
+  whole: 1,
+};
 
 /** Where a span ends; one that is open reaches to the newest event. */
 export function endOf(thing) {
@@ -123,9 +133,13 @@ export function ticks(count) {
   const length = timeAt(1) - timeAt(0);
   const rough = Math.max(length / count, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const nice = rough < 60000 ? [1, 2, 5, 10].map((n) => n * power) : [1, 2, 5, 10, 15, 30, 60, 120, 300, 600].map((n) => n * 60000);
+  const nice =
+    rough < 60000
+      ? [1, 2, 5, 10].map((n) => n * power)
+      : [1, 2, 5, 10, 15, 30, 60, 120, 300, 600].map((n) => n * 60000);
   const distance = nice.find((one) => one >= rough) ?? 3600000 * Math.ceil(rough / 3600000);
   const found = [];
-  for (let time = Math.ceil(timeAt(0) / distance) * distance; time <= timeAt(1); time += distance) found.push(time);
+  for (let time = Math.ceil(timeAt(0) / distance) * distance; time <= timeAt(1); time += distance)
+    found.push(time);
   return found;
 }
