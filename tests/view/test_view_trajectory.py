@@ -237,3 +237,15 @@ def test_no_event_of_a_damaged_log_stops_the_telling(log: TimedLog) -> None:
         assert told.events == len(events) - 1
     assert trajectory_of(list(reversed(events))).events == len(events)
     assert trajectory_of([evolve(event, time=0) for event in events]).length == 0
+
+
+def test_a_session_is_called_what_it_was_named_else_what_was_asked_first() -> None:
+    log = TimedLog()
+    assert trajectory_of(log.session.events).title == ""
+    log.begin("find the leak")
+    assert trajectory_of(log.session.events).title == "find the leak"
+    log.session.append(ev.session.Title(title="the leak"))
+    told = trajectory_of(log.session.events)
+    assert (told.title, rows(told, "event")[0].text) == ("the leak", "the leak")
+    log.session.append(ev.session.Title(title=""))
+    assert trajectory_of(log.session.events).title == "find the leak"

@@ -116,5 +116,5 @@ async def as_far_as_readable(store: SessionPersistence, summary: SessionSummary)
 
 
 def found_in(log: StoredLog) -> Found:
-    """A log that could be read whole."""
+    """A log that could be read, as what was found."""
     return Found(id=log.header.id, header=log.header, events=log.events, torn=log.torn)

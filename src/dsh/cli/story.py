@@ -95,11 +95,10 @@ def _head(found: Found, trajectory: Trajectory, width: int) -> Iterator[str]:
     when = moment(trajectory.base if header is None else header.created_at)
     ending = (turns[-1].words or "not finished") if turns else "no turn yet"
     rest = f"   {where}   {when}   {ending}"
-    title = next((row.text for row in trajectory.tables.rows if row.kind == "user"), None)
     start = f"session  {found.id}"
-    if title is not None:
+    if trajectory.title:
         room = max(width - cells(start) - cells(rest) - 3, 12)
-        start += f' "{clipped(title, room)}"'
+        start += f' "{clipped(trajectory.title, room)}"'
     yield clipped(start + rest, width)
     sums = totals(trajectory.tables, trajectory.length)
     counts = ", ".join(

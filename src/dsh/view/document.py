@@ -126,6 +126,7 @@ class Document:
             index[kind] = [(place, self._entity(entity)) for place, entity in changes]
         index["about"] = {
             "session": facts.session,
+            "title": trajectory.title,
             "header": None if facts.header is None else encode_record(facts.header),
             "damage": facts.damage,
             "torn": facts.torn,

@@ -29,7 +29,7 @@ SHAPES: Final = re.compile(
 NAMED: Final = r"[a-z0-9_-]*(?:api_?key|secret|passw(?:or)?d|token)"
 SECRET_NAME: Final = re.compile(NAMED, re.IGNORECASE)
 ASSIGNED: Final = re.compile(
-    rf"""(\b{NAMED}["']?\s*[=:]\s*)("(?:\\.|[^"\\])*"|'[^']*'|[^\s"'\\,;&{{}}]+)""",
+    rf"""(\b{NAMED}["']?\s*[=:]\s*)("(?:\\.|[^"\\])*"|'[^']*'|(?!{NAMED}\s*[=:])[^\s"'\\,;&{{}}]+)""",
     re.IGNORECASE,
 )
 SHORTEST: Final = 6

@@ -104,7 +104,7 @@ def _about(row: Row, words: Words) -> str:  # noqa: PLR0911  one answer a kind
         case "rewrite":
             return f"arguments of {row.name or 'a call'} replaced"
         case "event":
-            return f"logged by {row.by}" if row.by else ""
+            return row.text or (f"logged by {row.by}" if row.by else "")
         case "unknown":
             return f"{row.text}; declared by {row.by}"
         case _:

@@ -58,6 +58,7 @@ class Trajectory:
         self._pruned: int | None = None
         self.events = 0
         self.unknown = 0
+        self._named = self._asked = ""
 
     @property
     def tables(self) -> Tables:
@@ -68,6 +69,11 @@ class Trajectory:
     def base(self) -> int:
         """The time of the first event, in epoch milliseconds; all other times count from it."""
         return self._board.base or 0
+
+    @property
+    def title(self) -> str:
+        """What the session is called, else what was asked first; empty when nothing was."""
+        return self._named or self._asked
 
     @property
     def length(self) -> int:
@@ -164,6 +170,9 @@ class Trajectory:
                 self._prune(prune, seq)
             case ev.agent.InboxSpliced() as splice:
                 self._spliced(splice, seq)
+            case ev.session.Title(title=title):
+                self._named = line(title)
+                board.row("event", seq, name=event.type, text=self._named)
             case ev.session.EndSeed(inherited=inherited):
                 told = "what came before is the parent session's" if inherited else "the seed ends"
                 board.row("seed", seq, text=told)
@@ -263,6 +272,7 @@ class Trajectory:
         board = self._board
         text = board.words.line(_text(message)[:SHOWN])
         if isinstance(message.source, UserSource):
+            self._asked = self._asked or text
             index, row = board.row("user", seq, text=text)
             if row.step > 1:
                 row.note = "steered"

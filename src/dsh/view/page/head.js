@@ -12,9 +12,8 @@ function model() {
 /** Draw the head: what was asked, how it ended, the sums, what is wrong with the log. */
 export function drawHead() {
   const { about } = log;
-  const first = log.rows.find((row) => row.kind === "user");
-  byId("name").textContent = first?.text || about.session;
-  byId("name").title = first?.text ?? "";
+  byId("name").textContent = about.title || about.session;
+  byId("name").title = about.title;
   const last = log.turns[log.turns.length - 1];
   const ending =
     last === undefined
