@@ -144,9 +144,11 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Kill real processes, cut and flip logs; prints kills and losses."""
+    """Kill real processes, cut and flip logs, talk to broken servers; prints what came of it."""
     session.install("-e", ".[codegen]", *group("test"))
-    session.run("pytest", "-q", "-s", "tests/faults", *(session.posargs or ("--kills", "504")))
+    env = {"DSH_LONG_STEPS": "300", "DSH_CANCELS": "1000"}
+    options = session.posargs or ("--kills", "504")
+    session.run("pytest", "-q", "-s", "tests/faults", *options, env=env)
 
 
 @nox.session
@@ -162,12 +164,14 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The benchmarks at full size; `nox -s bench -- --small` for a quick look."""
-    session.install(".")
+    """The benchmarks at full size; `-- --small` for a quick look, `-- --json` for data."""
+    session.install(".[codegen]", *group("types"))
     env = {"PYTHONDONTWRITEBYTECODE": ""}
     session.run("python", "-m", "benchmarks", *session.posargs, env=env)
-    small = [option for option in session.posargs if option == "--small"]
-    session.run("python", "-m", "benchmarks.session", *small, env=env)
+    options = [option for option in session.posargs if option in {"--small", "--json"}]
+    session.run("python", "-m", "benchmarks.session", *options, env=env)
+    if "--small" not in options:
+        session.run("python", "-m", "benchmarks.catalog_scale", *options, env=env)
 
 
 @nox.session

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.codec import codec_rows
 from benchmarks.dispatch import dispatch_rows
+from benchmarks.layers import layer_rows
 from benchmarks.rows import FULL, MEDIUM, SMALL, Sizes, process_rows
 from benchmarks.running import command_cpu
 
@@ -49,6 +50,7 @@ def machine() -> dict[str, object]:
 def table(sizes: Sizes) -> Iterator[dict[str, object]]:
     """Every row, one after the other."""
     yield from process_rows(sizes)
+    yield from layer_rows(requests=100 if sizes is SMALL else 1000, repeats=sizes.repeats)
     yield from dispatch_rows(repeats=sizes.repeats, times=200 if sizes is SMALL else 5000)
     yield from codec_rows(rounds=3 * sizes.repeats, budget=200 if sizes is SMALL else 4000)
     checked = [command_cpu(sys.executable, "-m", "codegen", "--check")]

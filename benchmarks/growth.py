@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from benchmarks.running import Told
 
-__all__ = ["growth", "line_through"]
+__all__ = ["bend_of", "growth", "line_through"]
 
 #: Steps whose costs are averaged before the line is fitted; a tick of the CPU clock is coarse.
 WINDOW = 10
@@ -29,6 +29,18 @@ def line_through(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return middle_y - slope * middle_x, slope
 
 
+def bend_of(points: Sequence[tuple[float, float]]) -> float:
+    """How far the points bend from their line: what `y` has beyond it for each 1 of `x` squared.
+
+    `x` must be evenly spaced: then the part of a parabola that no line has stands at right angles
+    to lines, and is fitted on its own.
+    """
+    middle = statistics.fmean(x for x, _ in points)
+    spread = statistics.fmean((x - middle) ** 2 for x, _ in points)
+    curve = [((x - middle) ** 2 - spread, y) for x, y in points]
+    return sum(c * y for c, y in curve) / sum(c * c for c, _ in curve)
+
+
 def _points(marks: Sequence[float]) -> list[tuple[float, float]]:
     """Step number and microseconds a step, window by window; the first is warming up."""
     width = max(1, min(WINDOW, len(marks) // 5))
@@ -39,19 +51,17 @@ def _points(marks: Sequence[float]) -> list[tuple[float, float]]:
 def growth(told: Mapping[str, Sequence[Told]]) -> dict[str, object]:
     """The row: for each loop microseconds at step 0 and for each 1,000 steps of history more.
 
-    `beyondWire` is the product's slope without that of bare h11, which also grows with the bytes
-    that must go over the wire, and encodes its whole history anew for each of them.
+    The bend is what a parabola has beyond the line, in microseconds for the square of 1,000 steps:
+    near 0 means that nothing costs the square of the history for a step.
     """
-    fits = {
-        loop: line_through(
-            [
-                (x, statistics.median(y for _, y in at))
-                for at in zip(*(_points(one.marks) for one in ones), strict=False)
-                for x in (at[0][0],)
-            ]
-        )
+    points = {
+        loop: [
+            (at[0][0], statistics.median(y for _, y in at))
+            for at in zip(*(_points(one.marks) for one in ones), strict=False)
+        ]
         for loop, ones in told.items()
     }
+    fits = {loop: line_through(found) for loop, found in points.items()}
     steps = len(told["product"][0].marks)
     start, slope = fits["product"]
     fifty = start + slope * min(50, steps)
@@ -61,5 +71,6 @@ def growth(told: Mapping[str, Sequence[Told]]) -> dict[str, object]:
         "unit": "us CPU",
         **{loop: round(start) for loop, (start, _) in fits.items()},
         **{f"{loop}Per1000": round(1000 * slope) for loop, (_, slope) in fits.items()},
+        **{f"{loop}Bend": round(1e6 * bend_of(found)) for loop, found in points.items()},
         "lastToFirst": round(last / fifty, 2),
     }

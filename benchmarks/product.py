@@ -110,15 +110,20 @@ async def conversation(harness: Harness, provider: str) -> None:
         raise SystemExit(f"the turn ended as {outcome.reason}")
 
 
-async def run(url: str, agents: int, counting: Counting | None = None) -> None:
-    """Run `agents` conversations at once and print the marks."""
+async def run(
+    url: str, agents: int, extra: tuple[Row, ...], counting: Counting | None = None
+) -> None:
+    """Run `agents` conversations at once and print the marks; `extra` rows are mounted, too."""
     meter = Meter(None if counting is None else counting.counts)
     provider = "scripted" if url.startswith(SCRIPTED) else "bench"
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         async with (
             open_harness(
-                home=state, cwd=state, rows=rows(url, state), plugins=(measured(meter),)
+                home=state,
+                cwd=state,
+                rows=(*rows(url, state), *extra),
+                plugins=(measured(meter),),
             ) as harness,
             trio.open_nursery() as nursery,
         ):
@@ -134,14 +139,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="dsh through its public API")
     parser.add_argument("url", help="of a chat-completions server, or scripted:N")
     parser.add_argument("--agents", type=int, default=1)
+    parser.add_argument("--invariants", action="store_true", help="watch every law of the log")
     parser.add_argument("--count", action="store_true", help="count what each step does")
     options = parser.parse_args()
+    extra = (Row(name="invariants"),) if options.invariants else ()
     if not options.count:
-        trio.run(run, options.url, options.agents)
+        trio.run(run, options.url, options.agents, extra)
         return
     counting = Counting()
     with counting.installed():
-        trio.run(run, options.url, options.agents, counting, instruments=[counting])
+        trio.run(run, options.url, options.agents, extra, counting, instruments=[counting])
 
 
 if __name__ == "__main__":

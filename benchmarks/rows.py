@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from attrs import field, frozen
 
 from benchmarks.growth import growth
-from benchmarks.running import LOOPS, Told, command_cpu, measured, serving
+from benchmarks.running import LOOPS, SEAM_LOOPS, Told, command_cpu, measured, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,10 +30,14 @@ AGENT_STEPS: Final = 20
 
 @frozen(kw_only=True)
 class Sizes:
-    """How much one run of the table does. `chunks` is a small and a large reply."""
+    """How much one run of the table does. `chunks` is a small and a large reply.
+
+    `watched_steps` is the length of the conversations of the rows for invariants and for the seam.
+    """
 
     repeats: int
     steps: tuple[int, ...]
+    watched_steps: int
     parallel_steps: int
     chunks: tuple[int, int]
     agents: tuple[int, ...]
@@ -44,6 +48,7 @@ class Sizes:
 FULL: Final = Sizes(
     repeats=5,
     steps=(50, 200, 500, 2000),
+    watched_steps=200,
     parallel_steps=50,
     chunks=(2000, 20000),
     agents=(1, 8, 32, 128),
@@ -52,6 +57,7 @@ FULL: Final = Sizes(
 MEDIUM: Final = Sizes(
     repeats=3,
     steps=(50, 200),
+    watched_steps=200,
     parallel_steps=50,
     chunks=(2000, 8000),
     agents=(1, 32),
@@ -60,6 +66,7 @@ MEDIUM: Final = Sizes(
 SMALL: Final = Sizes(
     repeats=1,
     steps=(10, 20),
+    watched_steps=20,
     parallel_steps=10,
     chunks=(100, 400),
     agents=(2,),
@@ -69,10 +76,11 @@ SMALL: Final = Sizes(
 
 
 def row(name: str, unit: str, figures: Mapping[str, Sequence[float]]) -> Row:
-    """One line of the table: medians, and the ratios of the first loop to the others."""
+    """One line of the table: medians, and the ratios of the first loop to the bare ones."""
     medians = {loop: statistics.median(values) for loop, values in figures.items()}
+    first = next(iter(medians.values()))
     ratios = {
-        label: round(medians["product"] / medians[loop], 2)
+        label: round(first / medians[loop], 2)
         for label, loop in (("toHttpx", "bare_httpx"), ("toH11", "bare_h11"))
         if medians.get(loop)
     }
@@ -90,10 +98,12 @@ def _each(
     return {loop: [figure(one) for one in ones] for loop, ones in told.items()}
 
 
-def _told(url: str, repeats: int, *options: str) -> dict[str, list[Told]]:
-    told: dict[str, list[Told]] = {loop: [] for loop in LOOPS}
+def _told(
+    url: str, repeats: int, *options: str, loops: Sequence[str] = LOOPS
+) -> dict[str, list[Told]]:
+    told: dict[str, list[Told]] = {loop: [] for loop in loops}
     for _ in range(repeats):
-        for loop in LOOPS:
+        for loop in loops:
             told[loop].append(measured(loop, url, *options))
     return told
 
@@ -108,7 +118,9 @@ def per_step(told: Told) -> float:
 def process_rows(sizes: Sizes) -> Iterator[Row]:
     """All of them, in the order of the README."""
     yield from _step_rows(sizes)
+    yield _watched_row(sizes)
     yield from _chunk_rows(sizes)
+    yield from _seam_rows(sizes)
     yield from _agent_rows(sizes)
     yield from _start_rows(sizes)
     yield from _count_rows(sizes)
@@ -127,20 +139,53 @@ def _step_rows(sizes: Sizes) -> Iterator[Row]:
     yield row("step with 4 parallel tools", "ms CPU", _each(told, per_step))
 
 
-def _chunk_rows(sizes: Sizes) -> Iterator[Row]:
+def _watched_row(sizes: Sizes) -> Row:
+    """What the plugin `invariants` costs, which development profiles have and others do not."""
+    steps = sizes.watched_steps
+    figures: dict[str, list[float]] = {"watched": [], "product": [], "bare_httpx": []}
+    with serving(steps=steps) as server:
+        for _ in range(sizes.repeats):
+            figures["watched"].append(per_step(measured("product", server.url, "--invariants")))
+            for loop in ("product", "bare_httpx"):
+                figures[loop].append(per_step(measured(loop, server.url)))
+    return row(f"step at {steps} with invariants", "ms CPU", figures)
+
+
+def _chunks(
+    sizes: Sizes, loops: Sequence[str]
+) -> tuple[dict[str, list[float]], dict[str, list[Told]]]:
+    """Microseconds of a chunk for each loop, and what the runs with the large reply told."""
     few, many = sizes.chunks
     with serving(steps=0, chunks=few) as small, serving(steps=0, chunks=many) as large:
-        first, second = _told(small.url, sizes.repeats), _told(large.url, sizes.repeats)
+        first = _told(small.url, sizes.repeats, loops=loops)
+        second = _told(large.url, sizes.repeats, loops=loops)
     figures = {
         loop: [
             1e6 * ((more.cpu - more.answered) - (less.cpu - less.answered)) / (many - few)
             for less, more in zip(first[loop], second[loop], strict=True)
         ]
-        for loop in LOOPS
+        for loop in loops
     }
+    return figures, second
+
+
+def _chunk_rows(sizes: Sizes) -> Iterator[Row]:
+    few, many = sizes.chunks
+    figures, told = _chunks(sizes, LOOPS)
     yield row(f"chunk, between replies of {few} and {many}", "us CPU", figures)
-    peaks = _each(second, lambda one: one.peakKib / 1024)
+    peaks = _each(told, lambda one: one.peakKib / 1024)
     yield row(f"peak memory, a reply of {many} chunks", "MiB", peaks)
+
+
+def _seam_rows(sizes: Sizes) -> Iterator[Row]:
+    """The model seam alone: what is left when loop, log and tools are taken away."""
+    steps = sizes.watched_steps
+    with serving(steps=steps) as server:
+        told = _told(server.url, sizes.repeats, loops=SEAM_LOOPS)
+    yield row(f"step of the seam at {steps}", "ms CPU", _each(told, per_step))
+    few, many = sizes.chunks
+    figures, _ = _chunks(sizes, SEAM_LOOPS)
+    yield row(f"chunk of the seam, between {few} and {many}", "us CPU", figures)
 
 
 def _agent_rows(sizes: Sizes) -> Iterator[Row]:
@@ -165,7 +210,7 @@ def _start_rows(sizes: Sizes) -> Iterator[Row]:
 def _count_rows(sizes: Sizes) -> Iterator[Row]:
     """Per step: what was done, at the beginning and at the end of a conversation."""
     steps = sizes.counted_steps
-    with serving(steps=steps) as server:
+    with serving(steps=steps, prefix=True) as server:
         told = measured("product", server.url, "--count")
         wire = server.stats()
     early, late = _counted(told, 5, 5 + steps // 4), _counted(told, steps - steps // 4, steps)
@@ -177,12 +222,22 @@ def _count_rows(sizes: Sizes) -> Iterator[Row]:
         ("syncs", "fsyncs"),
     ):
         yield {"row": f"{name} a step", "unit": "count", "early": early[key], "late": late[key]}
+    with serving(steps=steps) as server:
+        watched = measured("product", server.url, "--count", "--invariants")
+    yield {
+        "row": "Python calls a step with invariants",
+        "unit": "count",
+        "early": _counted(watched, 5, 5 + steps // 4)["calls"],
+        "late": _counted(watched, steps - steps // 4, steps)["calls"],
+    }
     yield {
         "row": f"wire of {steps} steps",
         "unit": "count",
         "connections": wire["connections"],
         "requests": wire["requests"],
         "bodyBytes": wire["bodyBytes"],
+        "prefixBytesAStep": round(wire["prefixBytes"] / (wire["requests"] - 1)),
+        "newBytesAStep": round((wire["bodyBytes"] - wire["prefixBytes"]) / wire["requests"]),
         "logBytesAStep": round(told.more["logBytes"] / wire["requests"]),
     }
 

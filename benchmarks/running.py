@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOOPS",
     "ROOT",
+    "SEAM_LOOPS",
     "ServerProcess",
     "Told",
     "command_cpu",
@@ -34,6 +35,8 @@ __all__ = [
 
 #: The loops of a row; the first is the one that is compared with the others.
 LOOPS: Final = ("product", "bare_httpx", "bare_h11")
+#: The model seam with an adapter, and nothing of the house above it.
+SEAM_LOOPS: Final = ("seam", "bare_httpx", "bare_h11")
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -80,11 +83,15 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def serving(
-    *, steps: int, calls: int = 1, chunks: int = 20
+    *, steps: int, calls: int = 1, chunks: int = 20, prefix: bool = False
 ) -> Generator[ServerProcess, None, None]:
-    """A server that asks for `steps` tool steps of `calls` calls, then says `chunks` words."""
+    """A server that asks for `steps` tool steps of `calls` calls, then says `chunks` words.
+
+    With `prefix` it compares each request's body with the one before.
+    """
     command = [sys.executable, "-m", "benchmarks.server"]
     command += ["--steps", str(steps), "--calls", str(calls), "--chunks", str(chunks)]
+    command += ["--prefix"] if prefix else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     try:
         if process.stdout is None:

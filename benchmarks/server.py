@@ -3,7 +3,8 @@
 What comes in: requests on a loopback socket. What goes out: for the first `--steps` requests of a
 connection's conversation a streamed tool call, then a streamed text of `--chunks` words. It parses
 no more of a request than it must: the head, the length, and how many tool results the body holds.
-It counts connections that carried a request, requests and body bytes; `GET /stats` tells them.
+It counts connections that carried a request, requests, body bytes, and with `--prefix` how many of
+them began the body before on the same connection; `GET /stats` tells them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import trio
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-STATS: dict[str, int] = {"connections": 0, "requests": 0, "bodyBytes": 0}
+STATS: dict[str, int] = {"connections": 0, "requests": 0, "bodyBytes": 0, "prefixBytes": 0}
 
 
 def event(delta: dict[str, object], finish: str | None = None) -> bytes:
@@ -90,9 +91,23 @@ async def read_request(stream: trio.SocketStream, rest: bytearray) -> tuple[Head
     return head, body
 
 
-async def serve(stream: trio.SocketStream, *, steps: int, calls: int, chunks: int) -> None:
+def same_beginning(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+async def serve(
+    stream: trio.SocketStream, *, steps: int, calls: int, chunks: int, prefix: bool
+) -> None:
     """Answer one connection's requests until it closes."""
-    rest = bytearray()
+    rest, before = bytearray(), b""
     final = chunked(text_reply(chunks))
     counted = False
     try:
@@ -108,6 +123,9 @@ async def serve(stream: trio.SocketStream, *, steps: int, calls: int, chunks: in
             counted = True
             STATS["requests"] += 1
             STATS["bodyBytes"] += len(body)
+            if prefix:
+                STATS["prefixBytes"] += same_beginning(before, body)
+                before = body
             done = body.count(b'"tool_call_id"') // calls
             reply = final if done >= steps else chunked(tool_reply(done, calls))
             await stream.send_all(HEAD + reply)
@@ -118,7 +136,11 @@ async def serve(stream: trio.SocketStream, *, steps: int, calls: int, chunks: in
 async def run(options: argparse.Namespace) -> None:
     """Listen, print the port on stdout, serve until killed."""
     handler = functools.partial(
-        serve, steps=options.steps, calls=options.calls, chunks=options.chunks
+        serve,
+        steps=options.steps,
+        calls=options.calls,
+        chunks=options.chunks,
+        prefix=options.prefix,
     )
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
@@ -133,6 +155,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50, help="tool steps before the final text")
     parser.add_argument("--calls", type=int, default=1, help="parallel calls in a tool step")
     parser.add_argument("--chunks", type=int, default=20, help="words of the final text")
+    parser.add_argument("--prefix", action="store_true", help="compare each body with the last")
     trio.run(run, parser.parse_args())
 
 

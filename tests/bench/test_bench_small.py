@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from benchmarks.growth import line_through
+from benchmarks.growth import bend_of, line_through
 from benchmarks.rows import SMALL
 from benchmarks.running import ROOT, environment
 
@@ -57,6 +57,33 @@ def test_every_row_is_there_and_compares_the_three_loops(rows: Rows) -> None:
         assert {"0", "1", "5", "20"} <= rows[f"dispatch: {mode}"].keys()
 
 
+def test_the_rows_beside_the_whole_product_are_there(rows: Rows) -> None:
+    few, many = SMALL.chunks
+    steps = SMALL.watched_steps
+    for name in (f"step of the seam at {steps}", f"chunk of the seam, between {few} and {many}"):
+        assert {"seam", "bare_httpx", "bare_h11", "toHttpx"} <= rows[name].keys()
+    watched = rows[f"step at {steps} with invariants"]
+    assert {"watched", "product", "bare_httpx", "toHttpx"} <= watched.keys()
+    more = number(rows["Python calls a step with invariants"], "late")
+    assert more > number(rows["Python calls a step"], "late")
+    for layer in ("h11", "httpcore", "httpx transport", "httpx client", "httpx lines"):
+        assert number(rows[f"a request over {layer}"], "spent") > 0
+    assert number(rows["a request over dsh.llm.http"], "toHttpx") > 0
+
+
+def test_peak_memory_is_that_of_each_process(rows: Rows) -> None:
+    """A child's begins with its parent's, unless it is asked for the program's own."""
+    row = rows[f"peak memory, {SMALL.steps[0]} steps"]
+    assert number(row, "bare_h11") < number(row, "bare_httpx") < number(row, "product")
+
+
+def test_a_request_begins_as_the_one_before(rows: Rows) -> None:
+    wire = rows[f"wire of {SMALL.counted_steps} steps"]
+    # A step adds one call and its result; what stands behind the messages is sent again.
+    assert number(wire, "newBytesAStep") < 600
+    assert number(wire, "prefixBytesAStep") > 9 * number(wire, "newBytesAStep")
+
+
 def test_a_conversation_uses_one_connection_and_one_request_a_step(rows: Rows) -> None:
     wire = rows[f"wire of {SMALL.counted_steps} steps"]
     assert wire["connections"] == 1
@@ -86,3 +113,8 @@ def test_the_fitted_line_is_that_of_least_squares() -> None:
     start, slope = line_through([(0, 1), (1, 3), (2, 5), (3, 7)])
     assert abs(start - 1) < TINY
     assert abs(slope - 2) < TINY
+
+
+def test_the_bend_is_that_of_a_parabola() -> None:
+    assert abs(bend_of([(x, 3 + 5 * x) for x in range(9)])) < TINY
+    assert abs(bend_of([(x, 3 - 5 * x + 2 * x * x) for x in range(9)]) - 2) < TINY

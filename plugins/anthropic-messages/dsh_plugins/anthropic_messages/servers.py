@@ -45,10 +45,10 @@ class Server:
     profile: MessagesProfile
 
     @property
-    def route(self) -> http.Route:
+    def route(self) -> http.ServerRoute:
         """What the connections need to know of it."""
         profile, own = self.profile, self.provider == "anthropic"
-        return http.Route(
+        return http.ServerRoute(
             provider=self.provider,
             display_name=profile.display_name or self.provider,
             base_url=profile.base_url,

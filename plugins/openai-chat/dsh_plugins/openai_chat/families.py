@@ -115,10 +115,10 @@ class Server:
     extra_body: JsonObject = EMPTY_OBJECT
 
     @property
-    def route(self) -> http.Route:
+    def route(self) -> http.ServerRoute:
         """What the connections need to know of it."""
         habits, profile = self.habits, self.profile
-        return http.Route(
+        return http.ServerRoute(
             provider=self.provider,
             display_name=profile.display_name or self.provider,
             base_url=habits.base_url,

@@ -8,7 +8,7 @@ by `from dsh.llm import http`; importing it costs the HTTP library.
 
 from __future__ import annotations
 
-from dsh.llm.http.adapter import Needs, Route, ServerAdapter, Target
+from dsh.llm.http.adapter import Needs, ServerAdapter, ServerRoute, Target
 from dsh.llm.http.body import Body
 from dsh.llm.http.connections import Connections, address, shown
 from dsh.llm.http.framing import LINE_MAX, EventFramer
@@ -27,8 +27,8 @@ __all__ = [
     "Needs",
     "Pools",
     "ReplyStream",
-    "Route",
     "ServerAdapter",
+    "ServerRoute",
     "Target",
     "address",
     "hide",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dsh.llm.http.stream import MakeDecoder
     from dsh.seams.environ import Secret
 
-__all__ = ["Needs", "Route", "ServerAdapter", "Target"]
+__all__ = ["Needs", "ServerAdapter", "ServerRoute", "Target"]
 
 
 @frozen
@@ -51,7 +51,7 @@ class Needs:
 
 
 @frozen(kw_only=True, slots=True)
-class Route:
+class ServerRoute:
     """One provider route: whom to ask, and what is known of its models.
 
     `base_url` is where the server is, unless the variable `base_url_env` says otherwise; `endpoint`
@@ -83,7 +83,7 @@ class Route:
 class Target:
     """Where one attempt goes, and with which key. Its repr shows neither."""
 
-    route: Route
+    route: ServerRoute
     url: httpx.URL = field(repr=False)
     secret: Secret | None = field(repr=False)
 
@@ -96,7 +96,7 @@ class ServerAdapter(LlmAdapter):
 
     def __init__(
         self,
-        routes: Mapping[str, Route],
+        routes: Mapping[str, ServerRoute],
         environ: Environ,
         credentials: Credentials,
         clock: Clock,
@@ -199,11 +199,11 @@ class ServerAdapter(LlmAdapter):
         """
         await self._connections.aclose()
 
-    def _secret(self, route: Route) -> Secret | None:
+    def _secret(self, route: ServerRoute) -> Secret | None:
         name = route.api_key_env
         return self._credentials.resolve(name) if name is not None else None
 
-    def _address(self, route: Route) -> httpx.URL:
+    def _address(self, route: ServerRoute) -> httpx.URL:
         """The URL of the endpoint. Raises LlmError INVALID_REQUEST with what to set."""
         variable = route.base_url_env
         said = self._environ.get(variable) if variable is not None else None

@@ -45,8 +45,9 @@ class Connections:
         self._environ: Final = environ
         self._clock: Final = clock
         self._pools: Pools | None = None
-        self._given: Mapping[str, str] = {}
-        self._headers: httpx.Headers | None = None
+        self._given: tuple[httpx.URL, Mapping[str, str]] | None = None
+        self._headers: Final = httpx.Headers({**OURS, "User-Agent": _user_agent()})
+        self._merged: httpx.Headers = self._headers
         self._running = 0
         self._idle: trio.Event | None = None
         self._closed = False
@@ -84,7 +85,7 @@ class Connections:
             url=url,
             where=shown(url),
             body=body,
-            headers=self._merged(headers),
+            headers=self._headers_for(url, headers),
             secret=secret,
             connect_timeout=connect_timeout_ms / 1000,
             idle_timeout=idle_timeout_ms / 1000,
@@ -107,14 +108,15 @@ class Connections:
         if pools is not None:
             await pools.aclose()
 
-    def _merged(self, headers: Mapping[str, str]) -> httpx.Headers:
+    def _headers_for(self, url: httpx.URL, headers: Mapping[str, str]) -> httpx.Headers:
         """These headers over ours. Merging is dear, and they seldom change: the last is kept."""
-        merged = self._headers
-        if merged is None or headers != self._given:
-            merged = httpx.Headers({**OURS, "User-Agent": _user_agent()})
+        given = self._given
+        # Addresses are kept, so that the same one is the same object; comparing them would parse.
+        if given is None or given[0] is not url or given[1] != headers:
+            merged = httpx.Headers([(b"Host", url.netloc), *self._headers.raw])
             merged.update(dict(headers))
-            self._given, self._headers = dict(headers), merged
-        return merged
+            self._given, self._merged = (url, dict(headers)), merged
+        return self._merged
 
     def _count(self, change: int) -> None:
         self._running += change

@@ -88,7 +88,10 @@ MakeDecoder: TypeAlias = "Callable[[deque[StreamChunk], Callable[[str], str]], D
 
 @frozen(kw_only=True, slots=True)
 class Attempt:
-    """All that one attempt needs. `where` is the server as people read it; seconds throughout."""
+    """All that one attempt needs; seconds throughout.
+
+    `where` is the server as people read it; `headers` are complete but for the body's length.
+    """
 
     pools: httpx.AsyncBaseTransport
     url: httpx.URL
@@ -166,11 +169,14 @@ class ReplyStream(
             "write": WRITE_SECONDS,
             "pool": None,
         }
+        # A third of what it costs to let the library find out the host and the length.
+        headers = attempt.headers.copy()
+        headers["Content-Length"] = str(len(attempt.body))
         request = httpx.Request(
             "POST",
             attempt.url,
-            content=attempt.body,
-            headers=attempt.headers,
+            headers=headers,
+            stream=httpx.ByteStream(attempt.body),
             extensions={"timeout": timeouts},
         )
         try:
