@@ -15,11 +15,12 @@ import trio
 from benchmarks.bare_httpx import add
 from benchmarks.meter import Meter
 from dsh import catalog as ev
-from dsh.boot.environ import EnvironCredentials, ProcessEnviron, environ_plugin
 from dsh.hooks.live import LlmRequest
-from dsh.kernel import open_kernel
+from dsh.kernel import Context, open_kernel, plugin
 from dsh.llm import LLM, Assembler, LlmRuntime, llm_plugin
+from dsh.seams.environ import CREDENTIALS, ENVIRON
 from dsh.testing import ManualSignal
+from dsh.testing.wires import Variables
 from dsh_plugins.openai_chat import openai_chat
 from dsh_plugins.openai_chat.catalog import OpenAiChatConfig, ProviderProfile
 
@@ -37,6 +38,13 @@ SUM: Final = ev.records.ToolSchema(
     },
 )
 CONFIG: Final = ev.records.LlmCallConfig(provider="bench", model="m")
+
+
+@plugin(name="no-variables", provides=(ENVIRON, CREDENTIALS))
+async def no_variables(ctx: Context) -> None:
+    """An environment without variables and keys."""
+    ctx.provide(ENVIRON, Variables())
+    ctx.provide(CREDENTIALS, Variables())
 
 
 def said(message_id: str, text: str) -> ev.records.UserMessage:
@@ -86,9 +94,8 @@ async def one_step(
 async def run(url: str) -> None:
     """Run one conversation and print the marks."""
     meter = Meter()
-    environ = ProcessEnviron({})
     async with open_kernel() as kernel:
-        await kernel.mount(environ_plugin(environ, EnvironCredentials(environ))).ready()
+        await kernel.mount(no_variables).ready()
         await kernel.mount(llm_plugin).ready()
         config = OpenAiChatConfig(providers={"bench": ProviderProfile(base_url=url)})
         await kernel.mount(openai_chat, config).ready()

@@ -22,28 +22,18 @@ from dsh.catalog.records import (
     TextBlock,
     ToolCallBlock,
 )
-from dsh.errors import LlmError
+from dsh.llm import http
 
 if TYPE_CHECKING:
     from dsh.catalog.records import AssistantMessage, ContentBlock, ToolResultMessage
     from dsh.hooks import JsonObject, JsonValue
 
-__all__ = ["assistant_blocks", "dumped", "result_blocks", "texts", "wire_id"]
+__all__ = ["assistant_blocks", "result_blocks", "texts", "wire_id"]
 
 NO_OUTPUT: Final = "(no output)"
 #: The key under which arguments that are no JSON object go back to the server.
 RAW_ARGUMENTS: Final = "raw_arguments"
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
-
-
-def dumped(value: Mapping[str, JsonValue]) -> bytes:
-    """The JSON text of an object. Raises LlmError INVALID_REQUEST for what JSON cannot hold."""
-    try:
-        return orjson.dumps(value)
-    except TypeError as error:
-        raise LlmError(
-            f"the request cannot be written as JSON: {error}", code="INVALID_REQUEST"
-        ) from None
 
 
 def texts(blocks: Sequence[ContentBlock], provider: str) -> list[JsonObject]:
@@ -54,12 +44,7 @@ def texts(blocks: Sequence[ContentBlock], provider: str) -> list[JsonObject]:
             if block.text.strip():
                 found.append({"type": "text", "text": block.text})
         elif isinstance(block, ImageBlock | FileBlock):
-            raise LlmError(
-                f"provider {provider!r} cannot send {block.type} "
-                f"{block.attachment.name or block.attachment.attachment_id!r}; "
-                "send its text instead",
-                code="UNSUPPORTED_CONTENT",
-            )
+            raise http.unsendable(provider, block)
     return found
 
 

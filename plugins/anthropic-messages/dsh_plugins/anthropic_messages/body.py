@@ -20,8 +20,8 @@ from dsh.catalog.records import (
     UserMessage,
 )
 from dsh.errors import LlmError
-from dsh.llm import WeakIdentityMap
-from dsh_plugins.anthropic_messages.blocks import assistant_blocks, dumped, result_blocks, texts
+from dsh.llm import WeakIdentityMap, http
+from dsh_plugins.anthropic_messages.blocks import assistant_blocks, result_blocks, texts
 from dsh_plugins.anthropic_messages.servers import BUDGET_MIN
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class BodyEncoder:
         """The blocks of one message, made once for each object; empty if it has nothing to say."""
         encoded = self._messages.get(message)
         if encoded is None:
-            encoded = tuple(dumped(block) for block in self._blocks(message))
+            encoded = tuple(http.json_text(block) for block in self._blocks(message))
             self._messages.put(message, encoded)
         return encoded
 
@@ -129,7 +129,7 @@ class BodyEncoder:
         if request.stop:
             head["stop_sequences"] = request.stop
         head.update(self._server.extra_body)
-        parts = [dumped(head)[:-1]]
+        parts = [http.json_text(head)[:-1]]
         if request.tools:
             tools = [self._tool(tool) for tool in request.tools]
             if self._marks:
@@ -137,7 +137,7 @@ class BodyEncoder:
             parts.append(b',"tools":[%b]' % b",".join(tools))
         system = self._system(request)
         if system:
-            block = dumped({"type": "text", "text": system})
+            block = http.json_text({"type": "text", "text": system})
             parts.append(b',"system":[%b]' % (block[:-1] + MARK if self._marks else block))
         return b"".join(parts)
 
@@ -153,13 +153,7 @@ class BodyEncoder:
         effort = request.reasoning_effort
         if effort is None:
             return {}
-        fields = self._server.efforts.get(effort)
-        if fields is None:
-            raise LlmError(
-                f"provider {self._server.provider!r} takes the reasoning efforts "
-                f"{', '.join(self._server.efforts) or '(none)'}; asked for {effort!r}",
-                code="UNSUPPORTED_REASONING_EFFORT",
-            )
+        fields = http.effort_fields(self._server.provider, self._server.efforts, effort)
         if not _thinks(fields):
             return fields
         if _unsigned_batch(request.messages):
@@ -186,7 +180,7 @@ class BodyEncoder:
     def _tool(self, tool: ToolSchema) -> bytes:
         encoded = self._tools.get(tool)
         if encoded is None:
-            encoded = dumped(
+            encoded = http.json_text(
                 {
                     "name": tool.name,
                     "description": tool.description,

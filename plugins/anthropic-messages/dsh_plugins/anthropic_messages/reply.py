@@ -35,7 +35,7 @@ from dsh.catalog.records import (
     UsageChunk,
 )
 from dsh.errors import LlmError
-from dsh.llm import error_facts
+from dsh.llm import http
 
 if TYPE_CHECKING:
     from collections import deque
@@ -110,9 +110,9 @@ class ReplyDecoder:
         try:
             value: JsonValue = orjson.loads(data)
         except orjson.JSONDecodeError:
-            raise _malformed(data) from None
+            raise http.malformed(data) from None
         if not isinstance(value, dict):
-            raise _malformed(data)
+            raise http.malformed(data)
         self._take(value)
 
     def take_whole(self, value: JsonValue) -> bool:
@@ -122,7 +122,7 @@ class ReplyDecoder:
         content = value.get("content")
         if not isinstance(content, list):
             if value.get("type") == "error" or value.get("error"):
-                raise _in_band(value)
+                raise http.in_band(value)
             return False
         self._count(value.get("usage"))
         for index, block in enumerate(content):
@@ -157,7 +157,7 @@ class ReplyDecoder:
             case "message_stop":
                 self.done = True
             case _ if kind == "error" or event.get("error"):
-                raise _in_band(event)
+                raise http.in_band(event)
             case _:
                 # Pings, and whatever the wire gets later.
                 pass
@@ -167,7 +167,7 @@ class ReplyDecoder:
         if kind == "content_block_stop":
             self._stop(self._at(event))
         elif not isinstance(said, dict):
-            raise _malformed(orjson.dumps(event), "a block without content")
+            raise http.malformed(orjson.dumps(event), "a block without content")
         elif kind == "content_block_start":
             self._start(self._at(event), said)
         else:
@@ -184,7 +184,7 @@ class ReplyDecoder:
 
     def _start(self, place: int, said: dict[str, JsonValue]) -> None:
         if place in self._blocks:
-            raise _malformed(orjson.dumps(said), f"block {place} starts twice")
+            raise http.malformed(orjson.dumps(said), f"block {place} starts twice")
         kind = said.get("type")
         if kind == "tool_use":
             self._start_call(place, said)
@@ -198,12 +198,12 @@ class ReplyDecoder:
             signature = said.get("signature")
             block.signature = signature if isinstance(signature, str) else ""
         else:
-            raise _malformed(orjson.dumps(said), "a block of a kind that was not asked for")
+            raise http.malformed(orjson.dumps(said), "a block of a kind that was not asked for")
 
     def _start_call(self, place: int, said: dict[str, JsonValue]) -> None:
         name, call_id, given = said.get("name"), said.get("id"), said.get("input")
         if not isinstance(name, str) or not name:
-            raise _malformed(orjson.dumps(said), "a call without a name")
+            raise http.malformed(orjson.dumps(said), "a call without a name")
         block = self._open(place, "tool-call")
         block.name = name
         known = isinstance(call_id, str) and call_id and call_id not in self._ids
@@ -228,7 +228,7 @@ class ReplyDecoder:
             # A gateway that forgot the start; a call could not be named.
             opened = {"text_delta": "text", "thinking_delta": "reasoning"}
             if not isinstance(kind, str) or kind not in opened:
-                raise _malformed(orjson.dumps(delta), f"block {place} was never started")
+                raise http.malformed(orjson.dumps(delta), f"block {place} was never started")
             block = self._open(place, opened[kind])
         if block.ended:
             return
@@ -333,17 +333,3 @@ _COUNTS: Final = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-
-
-def _in_band(value: JsonValue) -> LlmError:
-    facts = error_facts(value)
-    return LlmError(
-        f"the server reported an error in its reply: {facts.message or facts.code}",
-        code=facts.kind(),
-        status=facts.status,
-    )
-
-
-def _malformed(data: bytes, problem: str = "something that is no JSON object") -> LlmError:
-    shown = data[:120].decode(errors="replace")
-    return LlmError(f"the server sent {problem}: {shown!r}", code="MALFORMED_RESPONSE")

@@ -28,12 +28,11 @@ from dsh.catalog.records import (
     ToolSchema,
     UserMessage,
 )
-from dsh.errors import LlmError
-from dsh.llm import WeakIdentityMap
+from dsh.llm import WeakIdentityMap, http
 from dsh_plugins.openai_chat.series import JoinedSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from dsh.catalog.records import ContentBlock, Message
     from dsh.hooks import JsonObject, JsonValue
@@ -64,7 +63,7 @@ class BodyEncoder:
         messages = self._series.joined(request.session_id, request.messages)
         if request.system is not None:
             role = self._server.habits.system_role
-            system = _dump({"role": role, "content": request.system})
+            system = http.json_text({"role": role, "content": request.system})
             messages = b",".join((system, messages)) if messages else system
         return b"".join((self._head(request), b',"messages":[', messages, b"]}"))
 
@@ -82,7 +81,7 @@ class BodyEncoder:
         if request.stop:
             head["stop"] = request.stop
         head.update(self._server.extra_body)
-        encoded = _dump(head)
+        encoded = http.json_text(head)
         if not request.tools:
             return encoded[:-1]
         tools = b",".join(self._tool(tool) for tool in request.tools)
@@ -92,14 +91,7 @@ class BodyEncoder:
         efforts = self._server.habits.efforts
         if efforts is None:
             return {"reasoning_effort": effort}
-        fields = efforts.get(effort)
-        if fields is None:
-            raise LlmError(
-                f"provider {self._server.provider!r} takes the reasoning efforts "
-                f"{', '.join(efforts) or '(none)'}; asked for {effort!r}",
-                code="UNSUPPORTED_REASONING_EFFORT",
-            )
-        return fields
+        return http.effort_fields(self._server.provider, efforts, effort)
 
     def _tool(self, tool: ToolSchema) -> bytes:
         encoded = self._tools.get(tool)
@@ -109,7 +101,7 @@ class BodyEncoder:
                 "description": tool.description,
                 "parameters": tool.parameters,
             }
-            encoded = _dump({"type": "function", "function": function})
+            encoded = http.json_text({"type": "function", "function": function})
             self._tools.put(tool, encoded)
         return encoded
 
@@ -118,7 +110,7 @@ class BodyEncoder:
         encoded = self._messages.get(message)
         if encoded is None:
             shape = self._shape(message)
-            encoded = _dump(shape) if shape is not None else b""
+            encoded = http.json_text(shape) if shape is not None else b""
             self._messages.put(message, encoded)
         return encoded
 
@@ -175,12 +167,7 @@ class BodyEncoder:
                 if block.text:
                     texts.append(block.text)
             elif isinstance(block, ImageBlock | FileBlock):
-                raise LlmError(
-                    f"provider {self._server.provider!r} cannot send {block.type} "
-                    f"{block.attachment.name or block.attachment.attachment_id!r}; "
-                    "send its text instead",
-                    code="UNSUPPORTED_CONTENT",
-                )
+                raise http.unsendable(self._server.provider, block)
         return joint.join(texts)
 
 
@@ -204,13 +191,4 @@ def wire_arguments(raw: str) -> str:
             return raw
     except orjson.JSONDecodeError:
         pass
-    return _dump({RAW_ARGUMENTS: raw}).decode()
-
-
-def _dump(value: Mapping[str, JsonValue]) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError as error:
-        raise LlmError(
-            f"the request cannot be written as JSON: {error}", code="INVALID_REQUEST"
-        ) from None
+    return http.json_text({RAW_ARGUMENTS: raw}).decode()

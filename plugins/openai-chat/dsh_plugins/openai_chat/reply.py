@@ -33,7 +33,7 @@ from dsh.catalog.records import (
     UsageChunk,
 )
 from dsh.errors import LlmError
-from dsh.llm import error_facts
+from dsh.llm import http
 from dsh_plugins.openai_chat.calls import CallFragments
 from dsh_plugins.openai_chat.usage import usage_of
 
@@ -114,7 +114,7 @@ class ReplyDecoder:
             return
         lines = data.split(b"\n")
         if len(lines) == 1:
-            raise _malformed(data) from None
+            raise http.malformed(data) from None
         # Some gateways forget the empty line between events.
         for line in lines:
             if not self.done:
@@ -123,17 +123,17 @@ class ReplyDecoder:
     def take(self, value: JsonValue) -> None:
         """Take one decoded event, or a whole completion that came without streaming."""
         if not isinstance(value, dict):
-            raise _malformed(orjson.dumps(value))
+            raise http.malformed(orjson.dumps(value))
         error = value.get("error")
         if error:
-            raise _in_band(value)
+            raise http.in_band(value)
         choices = value.get("choices")
         if isinstance(choices, list):
             for choice in choices:
                 if isinstance(choice, dict):
                     self._take_choice(choice)
         elif value.get("object") == "error" or any(value.get(key) for key in _FIELDS_OF_AN_ERROR):
-            raise _in_band(value)
+            raise http.in_band(value)
         usage = value.get("usage")
         if isinstance(usage, dict):
             self._usage = usage
@@ -158,7 +158,7 @@ class ReplyDecoder:
             else:
                 self._take_delta(delta)
         if choice.get("error"):
-            raise _in_band(choice)
+            raise http.in_band(choice)
         reason = choice.get("finish_reason")
         # The first word counts, unless it was only "stop" and a later one says more.
         if isinstance(reason, str) and reason and self._reason in {"", "stop"}:
@@ -299,20 +299,3 @@ class ReplyDecoder:
                 code=word.upper() if _REASON.fullmatch(word) else "UNKNOWN",
             )
         )
-
-
-def _in_band(value: JsonValue) -> LlmError:
-    facts = error_facts(value)
-    return LlmError(
-        f"the server reported an error in its reply: {facts.message or facts.code}",
-        code=facts.kind(),
-        status=facts.status,
-    )
-
-
-def _malformed(data: bytes) -> LlmError:
-    shown = data[:120].decode(errors="replace")
-    return LlmError(
-        f"the server sent something that is no JSON object: {shown!r}",
-        code="MALFORMED_RESPONSE",
-    )

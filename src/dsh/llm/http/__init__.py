@@ -9,6 +9,7 @@ by `from dsh.llm import http`; importing it costs the HTTP library.
 from __future__ import annotations
 
 from dsh.llm.http.adapter import Needs, ServerAdapter, ServerRoute, Target
+from dsh.llm.http.bodies import effort_fields, in_band, json_text, malformed, unsendable
 from dsh.llm.http.body import Body
 from dsh.llm.http.connections import Connections, address, shown
 from dsh.llm.http.framing import LINE_MAX, EventFramer
@@ -31,7 +32,12 @@ __all__ = [
     "ServerRoute",
     "Target",
     "address",
+    "effort_fields",
     "hide",
+    "in_band",
+    "json_text",
+    "malformed",
     "proxy_for",
     "shown",
+    "unsendable",
 ]
