@@ -83,9 +83,9 @@ async def compaction(ctx: Context, config: CompactionConfig, deps: Needs) -> Non
 
     @ctx.on(ev.assistant.MESSAGE)
     def answered(event: Logged[ev.assistant.Message]) -> None:
-        compactor.succeeded(event.session.id)
+        compactor.forget_refusals(event.session.id)
 
     @ctx.on(ev.agent.STATUS)
     def rested(notice: ev.agent.Status) -> None:
         if notice.status == "idle":
-            compactor.succeeded(notice.agent.id)
+            compactor.forget_refusals(notice.agent.id)

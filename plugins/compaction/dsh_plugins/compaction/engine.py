@@ -146,9 +146,11 @@ class Compactor(CompactionEngine):
             await self._relieve(case, refused)
         except AgentError:
             raise
-        except Exception as error:  # noqa: BLE001 - what was cut before it may be enough
+        except CompactionFailed as failed:
+            self._log.warning("summarising session %s failed: %s", case.session.id, failed)
+        except Exception:  # noqa: BLE001 - what was cut before it may be enough
             self._log.warning(
-                "shortening session %s after a refusal failed: %s", case.session.id, error
+                "shortening session %s after a refusal failed", case.session.id, exc_info=True
             )
         signal.raise_if_set()
         return case.session.surface.generation != before
@@ -176,8 +178,8 @@ class Compactor(CompactionEngine):
         if failure is not None:
             raise failure
 
-    def succeeded(self, session_id: str) -> None:
-        """A reply came: the next refusal is the first of its kind again."""
+    def forget_refusals(self, session_id: str) -> None:
+        """A reply came, or the agent rests: the next refusal is the first of its kind again."""
         self._files.forget_overflows(session_id)
 
     # -- on request ------------------------------------------------------------------------------
