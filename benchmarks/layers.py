@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -43,7 +43,7 @@ Ask: TypeAlias = Callable[[], Awaitable[object]]
 
 
 @asynccontextmanager
-async def over_h11(url: httpx.URL) -> AsyncIterator[Ask]:
+async def over_h11(url: httpx.URL) -> AsyncGenerator[Ask, None]:
     """The floor: one request written and its reply read."""
     async with await trio.open_tcp_stream(url.host, url.port or 80) as stream:
         connection = Connection(stream, url.host, url.path)
@@ -51,7 +51,7 @@ async def over_h11(url: httpx.URL) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def over_httpcore(url: httpx.URL) -> AsyncIterator[Ask]:
+async def over_httpcore(url: httpx.URL) -> AsyncGenerator[Ask, None]:
     """The pool below httpx."""
     async with httpcore.AsyncConnectionPool() as pool:
         target, pairs = httpcore.URL(str(url)), [*HEADERS.items()]
@@ -65,7 +65,7 @@ async def over_httpcore(url: httpx.URL) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def over_transport(url: httpx.URL) -> AsyncIterator[Ask]:
+async def over_transport(url: httpx.URL) -> AsyncGenerator[Ask, None]:
     """Httpx without its client, as dsh uses it: headers merged once."""
     headers = httpx.Headers(HEADERS)
     async with httpx.AsyncHTTPTransport(trust_env=False) as transport:
@@ -81,7 +81,7 @@ async def over_transport(url: httpx.URL) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def over_client(url: httpx.URL) -> AsyncIterator[Ask]:
+async def over_client(url: httpx.URL) -> AsyncGenerator[Ask, None]:
     """Httpx's client, raw bytes."""
     async with httpx.AsyncClient(trust_env=False) as client:
 
@@ -94,7 +94,7 @@ async def over_client(url: httpx.URL) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def over_lines(url: httpx.URL) -> AsyncIterator[Ask]:
+async def over_lines(url: httpx.URL) -> AsyncGenerator[Ask, None]:
     """Httpx's client, line by line: the usual loop."""
     async with httpx.AsyncClient(trust_env=False) as client:
 
@@ -132,7 +132,7 @@ class Nothing:
 
 
 @asynccontextmanager
-async def over_dsh(url: httpx.URL) -> AsyncIterator[Ask]:
+async def over_dsh(url: httpx.URL) -> AsyncGenerator[Ask, None]:
     """`dsh.llm.http`: framed, bounded, with every failure classified."""
     connections = http.Connections(Variables(), SystemClock())
 

@@ -15,7 +15,7 @@ import trio
 from dsh.seams.compaction import CompactionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Generator
 
 __all__ = ["Running"]
 
@@ -33,7 +33,7 @@ class Running:
         self._closed = False
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def counted(self) -> Generator[None, None, None]:
         """One compaction, from before its bracket opens until it is closed.
 
         Raises CompactionFailed `cancelled` when none may begin any more.
