@@ -141,16 +141,7 @@ async def _step(run: _Run, index: int, caller: _Link | None) -> object:
             run.by = None
         else:
             entry = chain[index]
-            # Made in place and without `__init__`, for every listener of every dispatch.
-            link = _Link()
-            link.run = run
-            link.index = index + 1
-            link.entry = entry
-            link.outer = run.top
-            link.state = _OPEN
-            run.top = link
-            entry.runs += 1
-            entry.running += 1
+            link = _link(run, index + 1, entry)
             try:
                 answer = await entry.ask(run.payload, link.call_next)
             except BaseException:
@@ -176,6 +167,20 @@ async def _step(run: _Run, index: int, caller: _Link | None) -> object:
             pop(run)
         elif caller.state == _RUNNING:
             caller.state = _RETURNED
+
+
+def _link(run: _Run, index: int, entry: Entry) -> _Link:
+    # No __init__: this is made for every listener of every dispatch.
+    link = _Link()
+    link.run = run
+    link.index = index
+    link.entry = entry
+    link.outer = run.top
+    link.state = _OPEN
+    run.top = link
+    entry.runs += 1
+    entry.running += 1
+    return link
 
 
 def _run_of(

@@ -157,16 +157,17 @@ class Turn(OpenTurn):
         """Assemble, then ask `agent/pre-step`; nothing is logged by this."""
         kit, signal = self._kit, self._signal
         signal.raise_if_set()
-        assembly: live.PromptAssembly | None = None
+        said = (*self._waiting, *added)
+        answered: Answered[ev.agent.PreStepDecision] | None = None
         with signal.scope():
             assembly = await kit.services.prompt.assemble(
                 live.AssembleContext(agent=kit.agent, scope=kit.agent.scope, signal=signal)
             )
+            signal.raise_if_set()
+            prompt = kit.services.prompt.render(assembly)
+            answered = await self._pre_step(said, self._with_context(assembly, said))
         signal.raise_if_set()
-        assert assembly is not None
-        prompt = kit.services.prompt.render(assembly)
-        said = (*self._waiting, *added)
-        answered = await self._pre_step(said, self._with_context(assembly, said))
+        assert answered is not None
         match answered.value:
             case ev.agent.Reject(reason=reason):
                 return records.BlockedTurnEnd(reason=reason, plugin=answered.plugin)
@@ -192,26 +193,21 @@ class Turn(OpenTurn):
     async def _pre_step(
         self, said: tuple[records.UserMessage, ...], proposed: tuple[records.UserMessage, ...]
     ) -> Answered[ev.agent.PreStepDecision]:
-        kit, signal = self._kit, self._signal
+        kit = self._kit
 
         async def default() -> ev.agent.PreStepDecision:
             return ev.agent.Enter(messages=proposed)
 
-        answered: Answered[ev.agent.PreStepDecision] | None = None
-        with signal.scope():
-            answered = await kit.ctx.waterfall_by(ev.agent.PRE_STEP)(
-                ev.agent.PreStep(
-                    agent=kit.agent,
-                    messages=said,
-                    turn=kit.course.turn,
-                    step=kit.course.step + 1,
-                    signal=signal,
-                ),
-                default,
-            )
-        signal.raise_if_set()
-        assert answered is not None
-        return answered
+        return await kit.ctx.waterfall_by(ev.agent.PRE_STEP)(
+            ev.agent.PreStep(
+                agent=kit.agent,
+                messages=said,
+                turn=kit.course.turn,
+                step=kit.course.step + 1,
+                signal=self._signal,
+            ),
+            default,
+        )
 
     async def _run_step(self, step: Step) -> StepResult:
         self._step = self._kit.course.step + 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar, cast, final, overload
+from typing import TYPE_CHECKING, Final, TypeVar, final, overload
 
 from typing_extensions import override
 
@@ -159,7 +159,8 @@ class Session(live.Session):
         Raises InvalidAppend (nothing changed), ReentrantAppend, SessionClosed, and what a
         projection raises (nothing changed).
         """
-        if surface is not None or not isinstance(cast("object", payload), AnyDurable):
+        given: object = payload  # of callers who do not type-check it may be anything
+        if surface is not None or not isinstance(given, AnyDurable):
             refuse_foreign(payload, surface)
         if self._publishing:
             raise ReentrantAppend(

@@ -206,6 +206,8 @@ class Call:
 
     async def _review(self, result: ToolResult) -> ToolResult:
         desk = self._desk
+        if not desk.ctx.heard(ev.tools.POST_EXECUTE):
+            return result  # nobody to bound, and nothing to review
 
         async def accept() -> ev.tools.PostExecuteDecision:
             return ev.tools.Accept()

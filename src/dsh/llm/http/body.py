@@ -90,10 +90,13 @@ class Body:
     async def aclose(self, seconds: float) -> None:
         """Close the response; if the body was not read to its end, the connection with it."""
         reads, self._reads = self._reads, None
-        if reads is not None:
-            with trio.CancelScope(shield=True) as left:
-                left.cancel()
-                await _exhaust(reads)
+        if reads is None:
+            # Its connection went back to the pool when the last byte was read.
+            await self._response.aclose()
+            return
+        with trio.CancelScope(shield=True) as left:
+            left.cancel()
+            await _exhaust(reads)
         with trio.move_on_after(seconds, shield=True):
             await self._response.aclose()
 
