@@ -13,7 +13,6 @@ import os
 from typing import TYPE_CHECKING, Final
 
 import trio
-from pathspec import GitIgnoreSpec
 
 from dsh.hooks import frozen
 from dsh.seams.fs import Entry, FsError, Target, Walk
@@ -22,6 +21,8 @@ from dsh_plugins.fs_local.names import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from pathspec import GitIgnoreSpec
 
 __all__ = ["list_folder", "walk_files"]
 
@@ -40,6 +41,8 @@ class _Rules:
 
 def _spec_of(lines: Sequence[str]) -> GitIgnoreSpec:
     """Patterns as in an ignore file; lines that are no pattern are passed over."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - most runs never walk a folder
+
     good: list[str] = []
     for line in lines:
         try:

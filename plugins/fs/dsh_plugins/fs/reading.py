@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from pathspec import GitIgnoreSpec
 
 from dsh.hooks import frozen
 from dsh.seams.fs import Entry, FileSystem, FsError, Query, Target
@@ -150,6 +149,8 @@ def chooser(pattern: str) -> Callable[[str], bool]:
     for one in alternatives(pattern):
         plain = one.removeprefix("./")
         lines.append(f"\\{plain}" if plain.startswith(("!", "#")) else plain)
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - most runs never walk a folder
+
     try:
         return GitIgnoreSpec.from_lines(lines).match_file
     except ValueError as error:
