@@ -9,7 +9,7 @@ import pickle
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypedDict, TypeVar, Unpack, cast
 
 import attrs
@@ -328,6 +328,20 @@ def test_a_class_below_one_that_was_never_used() -> None:
     assert Lower(first=1) != Upper(first=1)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         Lower(first=1).first = 5  # type: ignore[misc]
+
+
+def test_a_cached_property_is_kept() -> None:
+    @frozen(kw_only=True)
+    class Cached:
+        number: int
+
+        @cached_property
+        def twice(self) -> list[int]:
+            return [self.number, self.number]
+
+    cached = Cached(number=2)
+    assert cached.twice is cached.twice
+    assert cached.twice == [2, 2]
 
 
 def test_what_attrs_refuses_is_refused_at_the_first_use() -> None:

@@ -13,6 +13,7 @@ checkers see `attrs.frozen` itself.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack, cast
 
 import attrs
@@ -131,8 +132,13 @@ def _complete(cls: type, body: type, options: _Options, wanted: str) -> None:
                     delattr(cls, name)
 
 
-def _closes(member: object) -> bool:
-    """Whether a method holds its class (`super()`): attrs would hand it the wrong one later."""
+def _needs_attrs(member: object) -> bool:
+    """Whether a member cannot wait: it is stored in a slot of its own, or holds its class.
+
+    A method with `super()` does: attrs would hand it the wrong class later.
+    """
+    if isinstance(member, cached_property):
+        return True
     inner: object = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
     return getattr(inner, "__closure__", None) is not None
 
@@ -153,7 +159,7 @@ def _with_slots(body: type, options: _Options) -> type:
     """The class of a body: its slots, its own members, and what is written later."""
     own: dict[str, object] = dict(vars(body))
     kinds = cast("dict[str, object]", own.get("__annotations__", {}))
-    fields = [name for name, kind in kinds.items() if not str(kind).startswith("ClassVar")]
+    fields = [name for name, kind in kinds.items() if "ClassVar" not in str(kind).partition("[")[0]]
     taken, weakly = _inherited(body)
     for name in (*fields, "__dict__", "__weakref__"):
         own.pop(name, None)
@@ -177,6 +183,6 @@ else:
         if body is None:
             return lambda body: frozen(body, **options)
         plain = options.get("slots", True) and options.keys() <= _Options.__annotations__.keys()
-        if not plain or any(_closes(member) for member in vars(body).values()):
+        if not plain or any(_needs_attrs(member) for member in vars(body).values()):
             return attrs.frozen(**options)(body)
         return _with_slots(body, options)
