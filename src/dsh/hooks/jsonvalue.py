@@ -98,9 +98,10 @@ def _frozen_text(value: str) -> str:
 
 def _frozen(value: object, depth: int) -> JsonValue:
     """The frozen value. The path of a fault grows while it passes outwards, never beforehand."""
-    kind = type(value)
-    if kind is FrozenDict or kind is bool or value is None:
-        return cast("JsonValue", value)
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is FrozenDict:
+        return value
     if isinstance(value, str | int):  # before asking an abstract class, which takes long
         return _frozen_scalar(value)
     if depth > DEPTH_MAX:
