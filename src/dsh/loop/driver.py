@@ -169,7 +169,7 @@ class Driver:
             return None
         kit.asks.began()
         activity.signal.woken = False
-        if activity.signal.cause is not None:  # a listener of turn/start: what it keeps stays parked
+        if activity.signal.cause is not None:  # a listener of turn/start: what it keeps stays
             return Opening((), None)
         try:
             claimed = kit.inbox.claim(prompt=True, turn=kit.course.turn)
