@@ -51,6 +51,12 @@ async def wait(args: Wait, run: ToolRun) -> str:
     return "waited"
 
 
+async def stubborn(args: Wait, run: ToolRun) -> str:
+    with trio.CancelScope(shield=True):
+        await appears(args.path)
+    return "waited"
+
+
 async def crash() -> None:
     await appears("crash")
     raise RuntimeError("the house falls down")
@@ -61,6 +67,9 @@ async def waiter(ctx: Context, config: None, deps: Deps) -> None:
     trio.lowlevel.spawn_system_task(crash)  # outside of everything that contains failures
     deps.tools.register(
         ctx, define_tool(name="wait", description="Waits.", args=Wait, output=str, execute=wait)
+    )
+    deps.tools.register(
+        ctx, define_tool(name="stay", description="Stays.", args=Wait, output=str, execute=stubborn)
     )
 
     @ctx.on(ev.agent.PRE_STEP)
@@ -139,3 +148,24 @@ async def test_a_crash_leaves_the_terminal_as_it_was_and_says_so_in_a_sentence(
             assert "Traceback" not in person.shown
             assert "saved s1 · dsh chat --resume s1" in person.shown
         assert (await there.run("run", "--resume", "s1", "go on")).code == 0
+
+
+@pytest.mark.holds("CL24")
+async def test_ctrl_c_while_a_tool_will_not_stop_leaves_and_the_next_resume_repairs(
+    here: CommandLine,
+) -> None:
+    call = ScriptedCall(name="stay", arguments='{"path": "never"}')
+    options = ("--config", "my.yml", "--allow", "stay")
+    async with open_model_server([ScriptEntry(tools=(call,)), DONE], strict=True) as server:
+        there = here.talking_to(server)
+        async with talking(there, "--session", "s1", *options) as person:
+            await person.sends("go")
+            await person.sees("running")
+            await person.presses("\x03")
+            await person.sees("stopping: stay may finish")
+            await person.presses("\x03")
+            assert await person.ended() == 130
+            assert person.restored
+            assert "saved s1" in person.shown
+        ran = await there.run("run", "--resume", "s1", "again")
+        assert (ran.code, ran.out) == (0, "Done.\n")
