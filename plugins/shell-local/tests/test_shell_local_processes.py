@@ -131,6 +131,22 @@ async def test_the_reaper_forgets_what_has_ended_and_goes_with_the_plugin(tmp_pa
         stranger.wait()
 
 
+async def test_a_reaper_that_was_killed_is_replaced_by_one_that_knows_what_was_held() -> None:
+    reaper = Reaper()
+    kept = subprocess.Popen(["sleep", "300"], start_new_session=True)  # noqa: ASYNC220 - a process of its own, to be killed
+    try:
+        reaper.hold(kept.pid)
+        assert reaper._process is not None
+        reaper._process.kill()
+        reaper._process.wait()
+        reaper.pipe()
+        await reaper.aclose()
+        assert await trio.to_thread.run_sync(kept.wait) == -signal.SIGKILL
+    finally:
+        kept.kill()
+        kept.wait()
+
+
 async def test_a_command_starts_through_the_sandbox_if_there_is_one(tmp_path: Path) -> None:
     asked: list[tuple[list[str], str]] = []
 

@@ -55,9 +55,11 @@ class Reaper:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._held: set[int] = set()
 
     def _pipe(self) -> IO[bytes] | None:
         if self._process is None or self._process.poll() is not None:
+            self._drop()
             # Cheap and rare: once per plugin. It inherits nothing but its pipe.
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", SCRIPT],
@@ -68,6 +70,9 @@ class Reaper:
                 env={},
                 cwd="/",
             )
+            # It may take the place of one that somebody killed.
+            for session in self._held:
+                self._say(f"+ {session}\n")
         return self._process.stdin
 
     def _say(self, line: str) -> None:
@@ -78,7 +83,13 @@ class Reaper:
             pipe.write(line.encode())
             pipe.flush()
         except BrokenPipeError:
-            self._process = None  # somebody killed it; the next command starts another one
+            self._drop()  # somebody killed it; the next command starts another one
+
+    def _drop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
 
     def pipe(self) -> int:
         """The descriptor to which a command's first process writes `+ SESSION` about itself.
@@ -92,9 +103,11 @@ class Reaper:
     def hold(self, session: int) -> None:
         """List a session that does nothing before it hears from us."""
         self._say(f"+ {session}\n")
+        self._held.add(session)
 
     def release(self, session: int) -> None:
         """`session` is gone; its number may be used again by others."""
+        self._held.discard(session)
         if self._process is not None:
             self._say(f"- {session}\n")
 
@@ -192,6 +205,7 @@ async def _gone(process: trio.Process) -> None:
 async def _empty(session: int) -> None:
     """Return when nothing of it runs. There is no event for that, so look now and then."""
     pause = LOOK_FIRST
-    while send_session(session, 0):
+    # In a thread: on a machine with thousands of processes one look takes its time.
+    while await trio.to_thread.run_sync(send_session, session, 0):
         await trio.sleep(pause)
         pause = min(2 * pause, LOOK_MAX)
