@@ -166,3 +166,21 @@ async def test_a_message_is_told_of_before_what_becomes_of_it() -> None:
         assert told == [("inserted", "urgent"), ("claimed", "urgent")]
         await handle.agent.when_idle()
         assert ends(house, handle) == [records.CompletedTurnEnd()]
+
+
+@pytest.mark.holds("B4", "B7")
+async def test_a_claim_is_told_of_before_what_its_listeners_ask_for() -> None:
+    async with open_test_house(replies=[says("one")]) as house:
+        handle = await house.agent()
+        told: list[tuple[str, str]] = []
+        house.ctx.on(ev.agent.INBOX_INSERTED)(lambda n: told.append(("inserted", n.message.id)))
+        house.ctx.on(ev.agent.INBOX_CLAIMED)(lambda n: told.append(("claimed", n.message.id)))
+
+        @house.ctx.on(ev.agent.INBOX_SPLICED)
+        def react(event: Logged[ev.agent.InboxSpliced]) -> None:
+            if event.data.removed_count and len(told) == 1:
+                handle.agent.inject(user_message("aside", id="aside"))
+
+        handle.agent.followup(user_message("go", id="prompt"))
+        assert told == [("inserted", "prompt"), ("claimed", "prompt"), ("inserted", "aside")]
+        await handle.agent.when_idle()

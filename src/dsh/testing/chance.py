@@ -64,8 +64,9 @@ class Chance:
         self.calm = False
         #: How often anything was cancelled, taken back or refused so far.
         self.cancels = 0
-        #: Who is told of each cancel, before it.
+        #: Who is told of each cancel, before it and after it.
         self.before_cancel: Callable[[Cancel], None] = _nobody
+        self.after_cancel: Callable[[Cancel], None] = _nobody
         self._dice: Final = random.Random(life.seed)
 
     def pick(self, among: Sequence[T]) -> T:
@@ -94,6 +95,7 @@ class Chance:
         self.cancels += 1
         self.before_cancel(cancel)
         agent.cancel(cancel.cause, keep_inbox=cancel.keep_inbox)
+        self.after_cancel(cancel)
 
     async def gust(self, where: str) -> None:
         """Nothing, a wait, a hang or a failure."""

@@ -41,7 +41,8 @@ class Witness:
         self._cause: records.CancelCause | None = None
         self._kept: set[str] = set()
         self._admitted: set[str] = set()
-        chance.before_cancel = self._cancelled
+        chance.before_cancel = self._keeps
+        chance.after_cancel = self._cancelled
 
     def watch(self, house: TestHouse, agent: live.Agent) -> None:
         """Watch this agent from now on; what an earlier one left pending counts on."""
@@ -105,12 +106,14 @@ class Witness:
         if claim and splice.target == "next-turn" and splice.removed_count != 1:
             self._broken(f"{splice.removed_count} prompts were claimed for one turn")
 
-    def _cancelled(self, cancel: Cancel) -> None:
-        if self._turn is None:
-            return
-        self._cause = self._cause or cancel.cause
-        if cancel.keep_inbox:
+    def _keeps(self, cancel: Cancel) -> None:
+        if self._turn is not None and cancel.keep_inbox:
             self._kept |= set(self.pending())
+
+    def _cancelled(self, cancel: Cancel) -> None:
+        # Afterwards: a listener of what it takes back may cancel, and comes first then.
+        if self._turn is not None:
+            self._cause = self._cause or cancel.cause
 
     def _claimed(self, notice: ev.agent.InboxClaimed) -> None:
         self._left(notice.message, "claimed")
