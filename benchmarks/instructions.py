@@ -1,10 +1,11 @@
-"""Machine instructions of one scripted step, counted by callgrind: the same on every quiet machine.
+"""Machine instructions of one scripted step, counted by callgrind: the same on every machine.
 
 What comes in: two conversation lengths. What goes out: the instructions of each whole process, and
-of one step: their difference divided by the steps between. No network is in it, so a later change
-can be compared to a fraction of a percent. `valgrind` must be installed; a run takes minutes.
+of one step: their difference divided by the steps between. No network is in it, and load does not
+change it; but a full collection may fall into the difference or not, so the steps should be many.
+`valgrind` must be installed; a run takes minutes.
 
-    python -m benchmarks.instructions [--steps 40]
+    python -m benchmarks.instructions [--steps 150]
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def instructions(steps: int) -> int:
 def main() -> None:
     """Count, and print one JSON object."""
     parser = argparse.ArgumentParser(description="instructions of one scripted step")
-    parser.add_argument("--steps", type=int, default=40, help="steps between the two runs")
+    parser.add_argument("--steps", type=int, default=150, help="steps between the two runs")
     steps = parser.parse_args().steps
     short, long = instructions(BASE), instructions(BASE + steps)
     told = {"short": short, "long": long, "aStep": round((long - short) / steps)}
