@@ -22,7 +22,7 @@ from typing_extensions import override
 from dsh.hooks import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 
@@ -56,10 +56,14 @@ class Plain(Marker):
         return 2 * self.turn
 
 
+def _kept(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
+
+
 class Checked:
     """Everything that `field` may ask for."""
 
-    kept: tuple[str, ...] = field(converter=tuple, factory=list, metadata={"wire": "kept"})
+    kept: tuple[str, ...] = field(converter=_kept, factory=tuple, metadata={"wire": "kept"})
     low: int = field(default=1, validator=validators.ge(1))
     maybe: str | None = field(default=None, converter=converters.optional(str))
     hidden: str = field(default="secret", repr=False, eq=False)
@@ -281,7 +285,7 @@ def test_attrs_is_asked_at_the_first_use_only(monkeypatch: pytest.MonkeyPatch) -
     late = Late(turn=1)
     assert asked == []
     assert attrs.fields(Late).turn.name == "turn"
-    assert [options["repr"] for options in asked] == [False]
+    assert [options.get("repr") for options in asked] == [False]
     assert repr(late).endswith("Late(turn=1)")
     assert {late, Late(turn=1)} == {late}
     assert len(asked) == 2

@@ -50,7 +50,7 @@ class _Options(TypedDict, total=False):
 
 
 #: What `attrs.field()` gives: such a field is not plain.
-_FIELD: Final = type(attrs.field())
+_FIELD: Final = type(attrs.field())  # pyright: ignore[reportUnknownVariableType]
 
 
 class _Later:

@@ -160,7 +160,7 @@ class Session(live.Session):
         projection raises (nothing changed).
         """
         given: object = payload  # of callers who do not type-check it may be anything
-        if surface is not None or not isinstance(given, AnyDurable):
+        if surface is not None or not isinstance(given, AnyDurable):  # pyright: ignore[reportUnnecessaryIsInstance]
             refuse_foreign(payload, surface)
         if self._publishing:
             raise ReentrantAppend(
