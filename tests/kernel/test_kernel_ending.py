@@ -105,6 +105,7 @@ async def test_the_house_is_undone_within_the_grace_whoever_ignores_cancellation
         await kernel.fibers[2].ready()
         if make is not deaf_apply:
             await stuck.ready()
+        await trio.testing.wait_all_tasks_blocked()  # it holds on by now
         begun = trio.current_time()
     assert ended - begun <= 10.0
     ((line,),) = told
