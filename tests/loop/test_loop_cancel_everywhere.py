@@ -77,6 +77,7 @@ ELSEWHERE = {
     ev.compaction.PRUNE.name: "the scene has no tool result that is long enough",
     ev.llm.ADAPTERS_UPDATED.name: "routes are registered before",
     ev.session.END_SEED.name: "resuming and forking write it, before",
+    ev.session.TITLE.name: "what a session is called is no part of its turns",
     ev.system_prompt.CHANGE.name: "sections are registered before",
 }
 
