@@ -40,6 +40,7 @@ class Witness:
         self._turn: int | None = None
         self._cause: records.CancelCause | None = None
         self._kept: set[str] = set()
+        self._claiming = False
         self._admitted: set[str] = set()
         chance.before_cancel = self._keeps
         chance.after_cancel = self._cancelled
@@ -103,11 +104,13 @@ class Witness:
     def _spliced(self, event: Logged[ev.agent.InboxSpliced]) -> None:
         splice = event.data
         claim = splice.outcome is None and splice.removed_count
+        self._claiming = bool(claim)
         if claim and splice.target == "next-turn" and splice.removed_count != 1:
             self._broken(f"{splice.removed_count} prompts were claimed for one turn")
 
     def _keeps(self, cancel: Cancel) -> None:
-        if self._turn is not None and cancel.keep_inbox:
+        # A claim is one act; what a listener between its two splices asks for comes after it.
+        if self._turn is not None and cancel.keep_inbox and not self._claiming:
             self._kept |= set(self.pending())
 
     def _cancelled(self, cancel: Cancel) -> None:
@@ -116,6 +119,7 @@ class Witness:
             self._cause = self._cause or cancel.cause
 
     def _claimed(self, notice: ev.agent.InboxClaimed) -> None:
+        self._claiming = False
         self._left(notice.message, "claimed")
         if notice.message.id in self._kept and notice.turn == self._turn:
             self._broken("a cancelled turn claimed what its cancel had kept")
