@@ -136,9 +136,9 @@ async def test_a_reaper_that_was_killed_is_replaced_by_one_that_knows_what_was_h
     kept = subprocess.Popen(["sleep", "300"], start_new_session=True)  # noqa: ASYNC220 - a process of its own, to be killed
     try:
         reaper.hold(kept.pid)
-        assert reaper._process is not None
-        reaper._process.kill()
-        reaper._process.wait()
+        assert reaper.pid is not None
+        os.kill(reaper.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, reaper.pid, os.WEXITED | os.WNOWAIT)  # dead, and still to be reaped
         reaper.pipe()
         await reaper.aclose()
         assert await trio.to_thread.run_sync(kept.wait) == -signal.SIGKILL

@@ -57,6 +57,11 @@ class Reaper:
         self._process: subprocess.Popen[bytes] | None = None
         self._held: set[int] = set()
 
+    @property
+    def pid(self) -> int | None:
+        """The process that watches, for whoever lists processes; None before the first command."""
+        return None if self._process is None else self._process.pid
+
     def _pipe(self) -> IO[bytes] | None:
         if self._process is None or self._process.poll() is not None:
             self._drop()
