@@ -138,7 +138,7 @@ async def test_a_reaper_that_was_killed_is_replaced_by_one_that_knows_what_was_h
         reaper.hold(kept.pid)
         assert reaper.pid is not None
         os.kill(reaper.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, reaper.pid, os.WEXITED | os.WNOWAIT)  # dead, and still to be reaped
+        os.waitid(os.P_PID, reaper.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it is dead, and only to be reaped
         reaper.pipe()
         await reaper.aclose()
         assert await trio.to_thread.run_sync(kept.wait) == -signal.SIGKILL
