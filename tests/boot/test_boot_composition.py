@@ -224,6 +224,7 @@ def test_a_found_project_file_may_tighten(text: str) -> None:
             "- {id: openai-chat, config: {providers: {new: {timeout: 3}}}}",
             "set openai-chat.providers",
         ),
+        ("- {id: mcp, config: {servers: {a: {timeout: 3}}}}", "set mcp.servers"),
         ("- {id: session-jsonl, config: {root: /tmp}}", "set session-jsonl.root"),
         ("- {id: session-jsonl, config: {flag: true}}", "set session-jsonl.flag"),
         ("- {name: acme.deploy}", "add the plugin 'acme.deploy'"),

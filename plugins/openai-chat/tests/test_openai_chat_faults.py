@@ -134,6 +134,7 @@ async def test_comments_count_as_life_and_a_slow_consumer_does_not_count(
         (503, b"<html>down</html>", (), "SERVER", "<html>down</html>"),
         (500, b"", (), "SERVER", "(no words)"),
         (307, b"", (("location", "http://evil.example/x?t=1"),), "HTTP_307", "'evil.example'"),
+        (302, b"", (("location", "http://[::1"),), "HTTP_302", "'elsewhere'"),
         (422, b"\xff\xfe broken", (), "INVALID_REQUEST", "broken"),
     ],
 )

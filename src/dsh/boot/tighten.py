@@ -27,7 +27,9 @@ REFUSERS: Final = frozenset({"invariants", "shell-guard", "token-budget"})
 PROMPT: Final = frozenset({"system-prompt"})
 
 #: Configuration that says where requests and keys go, down to its last number.
-CLOSED: Final = frozenset({("openai-chat", "providers")})
+CLOSED: Final = frozenset(
+    {("openai-chat", "providers"), ("anthropic-messages", "providers"), ("mcp", "servers")}
+)
 
 
 def loosened(layer: Layer, below: Mapping[str, LayerRow]) -> Iterator[Issue]:

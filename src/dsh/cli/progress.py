@@ -19,6 +19,7 @@ from dsh.cli.behind_log import BehindLog
 from dsh.cli.cards import outcome_of, seconds, subject_of
 from dsh.cli.inert import cells, clipped, inert, one_line
 from dsh.cli.outlet import OutletClosed
+from dsh.cli.pacing import Pacing
 from dsh.cli.retries import Retries
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Progress:
         #: What is shown of the session waits for its log, if it was told whose.
         self.behind: Final = BehindLog()
         self._retries: Final = Retries()
+        self._pacing: Final = Pacing()
 
     def see(self, event: Logged[AnyDurable]) -> None:
         """Show one event, if it is one that people look at, when its log has it."""
@@ -86,11 +88,11 @@ class Progress:
                 pass
 
     def tool_shows(self, payload: ev.tools.Progress) -> None:
-        """What a running tool shows: its last line, on a terminal."""
+        """What a running tool shows: its last line, on a terminal, now and then."""
         if not self._lines:
             return
         lines = [line for line in payload.text.splitlines() if line.strip()]
-        if lines:
+        if lines and self._pacing.is_due(payload.exec.call_id, lines[-1], trio.current_time()):
             indent = " " * (NAME_CELLS + 3)
             text = indent + clipped(one_line(lines[-1]), self._screen.width - len(indent)) + "\n"
             self.say(text)
@@ -178,6 +180,7 @@ class Progress:
 
     def _returned(self, result: ev.tool.Result, time: int) -> None:
         call, began = self._calls.pop(result.message.tool_call_id, (None, time))
+        self._pacing.forget(result.message.tool_call_id)
         if call is None:
             return
         outcome = outcome_of(result)

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from dsh.errors import HarnessError, LlmError
 from dsh.llm import http
-from dsh.tools import visible, visible_name
+from dsh.tools import visible
 from dsh_plugins.mcp.failures import (
     Expired,
     McpError,
@@ -215,7 +215,7 @@ class HttpLink(Link):
         if status == HTTPStatus.NOT_FOUND and session is not None:
             return Expired(f"{self._who} has forgotten the session")
         if response.is_redirect or response.has_redirect_location:
-            target = _host(response.headers.get("location", ""))
+            target = http.redirect_host(response.headers)
             return Refused(
                 f"{self._who} points to {target!r}, and redirects are not followed; "
                 f"set mcp.servers.{self._server}.url"
@@ -253,10 +253,3 @@ class HttpLink(Link):
             taken = False
         if not taken:
             raise ProtocolBroken(f"{self._who} sent what is no message of the protocol")
-
-
-def _host(location: str) -> str:
-    try:
-        return visible_name(httpx.URL(location).host)[:WORDS_MAX] or "elsewhere"
-    except httpx.InvalidURL:
-        return "elsewhere"

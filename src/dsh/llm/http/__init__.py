@@ -14,7 +14,7 @@ from dsh.llm.http.body import Body
 from dsh.llm.http.connections import Connections, address, shown
 from dsh.llm.http.framing import LINE_MAX, EventFramer
 from dsh.llm.http.network import Pools, proxy_for
-from dsh.llm.http.refusals import hide
+from dsh.llm.http.refusals import hide, redirect_host
 from dsh.llm.http.stream import Attempt, Decoder, MakeDecoder, ReplyStream
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "json_text",
     "malformed",
     "proxy_for",
+    "redirect_host",
     "shown",
     "unsendable",
 ]

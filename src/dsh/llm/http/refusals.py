@@ -18,12 +18,13 @@ from dsh.errors import LlmError
 from dsh.llm.failure import error_facts
 from dsh.llm.retry_after import retry_after_ms
 from dsh.llm.wording import classify
+from dsh.seams.display import visible_name
 
 if TYPE_CHECKING:
     from dsh.hooks import JsonValue
     from dsh.seams.environ import Secret
 
-__all__ = ["broken_reply", "hide", "refusal", "unreachable"]
+__all__ = ["broken_reply", "hide", "redirect_host", "refusal", "unreachable"]
 
 #: How much of an error's body is read, and how long that may take.
 BODY_MAX: Final = 64 * 1024
@@ -100,11 +101,20 @@ def _remedy(status: int, code: str, headers: httpx.Headers, secret: Secret | Non
             return "; it wants a key: name its variable in `apiKeyEnv`"
         return f"; check the key in {secret.name}"
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        target = httpx.URL(headers.get("location", "")).host or "elsewhere"
+        target = redirect_host(headers)
         return f"; it points to {target!r}, and redirects are not followed: set `baseUrl`"
     if status == HTTPStatus.NOT_FOUND:
         return "; check the model's name and `baseUrl`"
     return "; add credit at the provider, or choose another one" if code == "QUOTA" else ""
+
+
+def redirect_host(headers: httpx.Headers) -> str:
+    """The host to which an answer redirects, visible and short; `elsewhere` if it names none."""
+    try:
+        host = httpx.URL(headers.get("location", "")).host
+    except httpx.InvalidURL:
+        return "elsewhere"
+    return visible_name(host)[:SHOWN_MAX] or "elsewhere"
 
 
 def _cut(text: str) -> str:
