@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dsh.cli.looking import Found
-from dsh.cli.showing import document_of
-from dsh.cli.view import facts_with_story
+from dsh.cli.sessions.looking import Found
+from dsh.cli.sessions.showing import document_of
+from dsh.cli.sessions.view import facts_with_story
 from dsh.testing.browser import Browser, found_browser, open_browser
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from dsh.catalog import records
 from dsh.catalog.codec import encode_record
-from dsh.cli.requests import request_at
+from dsh.cli.sessions.requests import request_at
 from dsh.testing.trajectories import Called, TimedLog
 from dsh.testing.trajectory_samples import compacted_log, long_log, parallel_log, retried_log
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dsh.cli.arguments import RunOptions, SessionsOptions, read_arguments
+from dsh.cli.grammar.arguments import RunOptions, SessionsOptions, read_arguments
 from dsh.errors import UsageError
 
 

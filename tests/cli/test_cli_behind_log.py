@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from dsh.cli.behind_log import BehindLog
+from dsh.cli.screen.behind_log import BehindLog
 from dsh.errors import StorageFailed
 from dsh.testing import LogWriting, MemoryStore
 

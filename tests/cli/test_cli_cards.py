@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dsh import catalog as ev
 from dsh.catalog import records
-from dsh.cli.card_lines import Looks, RunningTool, card_lines
-from dsh.cli.cards import outcome_of, subject_of
-from dsh.cli.inert import cells
-from dsh.cli.live_rows import activity_rows
-from dsh.cli.previews import change_of
-from dsh.cli.transcript import Doing
+from dsh.cli.chat.live_rows import activity_rows
+from dsh.cli.chat.transcript import Doing
+from dsh.cli.screen.card_lines import Looks, RunningTool, card_lines
+from dsh.cli.screen.cards import outcome_of, subject_of
+from dsh.cli.screen.inert import cells
+from dsh.cli.screen.previews import change_of
 from dsh.seams.previews import PreviewLines
 
 if TYPE_CHECKING:

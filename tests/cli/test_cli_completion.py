@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from dsh.cli.arguments import read_arguments
-from dsh.cli.chat_arguments import PICK, ChatOptions, NewPluginOptions
-from dsh.cli.chat_words import completed, help_lines, parsed, unknown
+from dsh.cli.chat.words import completed, help_lines, parsed, unknown
 from dsh.cli.completion import script_for
-from dsh.cli.grammar_tree import tree
+from dsh.cli.grammar.arguments import read_arguments
+from dsh.cli.grammar.chat import PICK, ChatOptions, NewPluginOptions
+from dsh.cli.grammar.tree import tree
 
 
 def test_the_tree_has_every_command_and_option() -> None:

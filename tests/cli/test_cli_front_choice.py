@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from dsh.cli.front_choice import editor_is_there
+from dsh.cli.chat.front_choice import editor_is_there
 
 if TYPE_CHECKING:
     import pytest

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.cli.inert import cells, clipped, inert, one_line
+from dsh.cli.screen.inert import cells, clipped, inert, one_line
 
 
 @pytest.mark.holds("CL1")

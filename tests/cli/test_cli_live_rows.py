@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsh.cli.card_lines import RunningTool
-from dsh.cli.inert import cells
-from dsh.cli.live_rows import Gauge, activity_rows, queued_rows, status_row
-from dsh.cli.retries import Waiting
-from dsh.cli.transcript import Doing
+from dsh.cli.chat.live_rows import Gauge, activity_rows, queued_rows, status_row
+from dsh.cli.chat.transcript import Doing
+from dsh.cli.screen.card_lines import RunningTool
+from dsh.cli.screen.inert import cells
+from dsh.cli.screen.retries import Waiting
 from dsh.testing.emulator import Emulator
 
 TEXT = st.text(alphabet="ab 修复é\x1b\t\n·", max_size=200)

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from dsh.cli.outlet import Outlet, OutletClosed
+from dsh.cli.screen.outlet import Outlet, OutletClosed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dsh.cli.pacing import Pacing
+from dsh.cli.screen.pacing import Pacing
 
 
 def printed(times: list[tuple[float, str]]) -> list[float]:

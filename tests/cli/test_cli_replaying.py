@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dsh.catalog import records
-from dsh.cli.replaying import verdict
+from dsh.cli.sessions.replaying import verdict
 from dsh.session import RecordedTurn
 
 DONE = records.CompletedTurnEnd()

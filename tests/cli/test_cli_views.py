@@ -9,12 +9,12 @@ import pytest
 
 from dsh import catalog as ev
 from dsh.catalog import records
-from dsh.cli.looking import Found
-from dsh.cli.outlet import Outlet
-from dsh.cli.progress import Progress
-from dsh.cli.requests import request_at, steps_of
-from dsh.cli.screen import Screen
-from dsh.cli.story import size_in_words, story
+from dsh.cli.screen.outlet import Outlet
+from dsh.cli.screen.outputs import Screen
+from dsh.cli.screen.progress import Progress
+from dsh.cli.sessions.looking import Found
+from dsh.cli.sessions.requests import request_at, steps_of
+from dsh.cli.sessions.story import size_in_words, story
 from dsh.errors import UsageError
 from dsh.hooks import Logged
 from dsh.testing import LogWriting

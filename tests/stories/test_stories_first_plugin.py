@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from dsh.cli.plugin_template import Names, files_of
+from dsh.cli.plugins.template import Names, files_of
 from dsh.testing.command_line import refused
 from dsh.testing.talking import talking
 

@@ -12,9 +12,9 @@ import pytest
 
 from dsh import catalog as ev
 from dsh.catalog import records
-from dsh.cli.looking import Found
-from dsh.cli.showing import document_of, facts_of
-from dsh.cli.story import trajectory_of
+from dsh.cli.sessions.looking import Found
+from dsh.cli.sessions.showing import document_of, facts_of
+from dsh.cli.sessions.story import trajectory_of
 from dsh.testing.trajectories import Called, TimedLog
 from dsh.testing.trajectory_samples import compacted_log, long_log, parallel_log, retried_log
 from dsh.view import totals

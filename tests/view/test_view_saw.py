@@ -10,7 +10,7 @@ from attrs import frozen
 from dsh import catalog as ev
 from dsh import define_tool, user_message
 from dsh.catalog import records
-from dsh.cli.story import trajectory_of
+from dsh.cli.sessions.story import trajectory_of
 from dsh.llm import ScriptEntry
 from dsh.session import message_of
 from dsh.testing import Talker, call, calls, open_test_house, says

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.catalog import records
-from dsh.cli.story import trajectory_of
+from dsh.cli.sessions.story import trajectory_of
 from dsh.testing import LogWriting
 from dsh.testing.trajectories import Called, TimedLog
 from dsh.testing.trajectory_samples import compacted_log, parallel_log, retried_log

@@ -17,15 +17,15 @@ import trio
 from dsh.boot import did_you_mean, process_environ
 from dsh.catalog import reference
 from dsh.cli.failures import explained
-from dsh.cli.outlet import OutletClosed
-from dsh.cli.screen import open_screen
+from dsh.cli.screen.outlet import OutletClosed
+from dsh.cli.screen.outputs import open_screen
 from dsh.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dsh.cli.catalog_arguments import CatalogOptions
-    from dsh.cli.screen import Screen
+    from dsh.cli.grammar.catalog import CatalogOptions
+    from dsh.cli.screen.outputs import Screen
 
 __all__ = ["catalog"]
 

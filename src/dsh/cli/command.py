@@ -12,16 +12,22 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from dsh.cli.arguments import Command, DoctorOptions, PluginsOptions, RunOptions, read_arguments
-from dsh.cli.catalog_arguments import CatalogOptions
-from dsh.cli.chat_arguments import ChatOptions, CompletionOptions, NewPluginOptions
-from dsh.cli.view_arguments import ViewOptions
+from dsh.cli.grammar.arguments import (
+    Command,
+    DoctorOptions,
+    PluginsOptions,
+    RunOptions,
+    read_arguments,
+)
+from dsh.cli.grammar.catalog import CatalogOptions
+from dsh.cli.grammar.chat import ChatOptions, CompletionOptions, NewPluginOptions
+from dsh.cli.grammar.view import ViewOptions
 from dsh.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dsh.cli.arguments import SessionsOptions
+    from dsh.cli.grammar.arguments import SessionsOptions
 
 __all__ = ["run_command"]
 
@@ -43,23 +49,23 @@ def _run(command: Command) -> int:
     # Nothing that is imported ever becomes garbage; a command turns it on when it has started.
     gc.disable()
     if isinstance(command, RunOptions):
-        from dsh.cli.run import run  # noqa: PLC0415
+        from dsh.cli.run.command import run  # noqa: PLC0415
 
         return run(command)
     if isinstance(command, PluginsOptions):
-        from dsh.cli.plugins import plugins  # noqa: PLC0415
+        from dsh.cli.plugins.command import plugins  # noqa: PLC0415
 
         return plugins(command)
     if isinstance(command, DoctorOptions):
-        from dsh.cli.doctor import doctor  # noqa: PLC0415
+        from dsh.cli.doctor.command import doctor  # noqa: PLC0415
 
         return doctor(command)
     if isinstance(command, ChatOptions):
-        from dsh.cli.chat import chat  # noqa: PLC0415
+        from dsh.cli.chat.command import chat  # noqa: PLC0415
 
         return chat(command)
     if isinstance(command, NewPluginOptions):
-        from dsh.cli.new_plugin import new_plugin  # noqa: PLC0415
+        from dsh.cli.plugins.new import new_plugin  # noqa: PLC0415
 
         return new_plugin(command)
     if isinstance(command, CompletionOptions):
@@ -75,10 +81,10 @@ def _run(command: Command) -> int:
 
 def _look(command: SessionsOptions | ViewOptions) -> int:
     if isinstance(command, ViewOptions):
-        from dsh.cli.view import view  # noqa: PLC0415
+        from dsh.cli.sessions.view import view  # noqa: PLC0415
 
         return view(command)
-    from dsh.cli.sessions import sessions  # noqa: PLC0415
+    from dsh.cli.sessions.command import sessions  # noqa: PLC0415
 
     return sessions(command)
 

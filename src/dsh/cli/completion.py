@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from dsh.cli.grammar_tree import tree
+from dsh.cli.grammar.tree import tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dsh.cli.chat_arguments import CompletionOptions
-    from dsh.cli.grammar_tree import Node
+    from dsh.cli.grammar.chat import CompletionOptions
+    from dsh.cli.grammar.tree import Node
 
 __all__ = ["completion", "script_for"]
 

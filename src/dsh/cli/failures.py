@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from typing_extensions import override
 
-from dsh.cli.inert import inert
+from dsh.cli.screen.inert import inert
 from dsh.errors import HarnessError, SessionBusy, SessionError, UsageError
 
 if TYPE_CHECKING:

@@ -113,7 +113,12 @@ def _warm_up() -> None:
     for entry in entry_points(group="dsh.plugins"):
         with suppress(Exception):  # a row that is used and broken is told by the life itself
             entry.load()
-    for name in ("dsh.cli.command", "dsh.cli.run", "dsh.boot.yaml_file", "dsh.catalog.codec"):
+    for name in (
+        "dsh.cli.command",
+        "dsh.cli.run.command",
+        "dsh.boot.yaml_file",
+        "dsh.catalog.codec",
+    ):
         import_module(name)
     gc.freeze()
 

@@ -1,0 +1,1 @@
+"""`dsh chat`: a conversation, in a window or in whole lines."""

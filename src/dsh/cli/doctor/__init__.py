@@ -1,0 +1,1 @@
+"""`dsh doctor`: what is wrong, and what to do."""

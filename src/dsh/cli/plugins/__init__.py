@@ -1,0 +1,1 @@
+"""`dsh plugins` and `dsh plugin new`."""

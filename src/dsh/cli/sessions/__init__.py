@@ -1,0 +1,1 @@
+"""`dsh sessions` and `dsh view`: stored sessions, looked at, copied, run again."""
