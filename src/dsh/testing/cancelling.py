@@ -18,6 +18,7 @@ from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.errors import AgentError
+from dsh.llm import ScriptEntry
 from dsh.testing.house import OPTIONS, TestHouse, open_test_house
 from dsh.testing.lawful import broken_laws
 from dsh.testing.memory_store import MemoryStore
@@ -59,6 +60,7 @@ _CAUSES: Final[dict[str, records.CancelCause]] = {
     "hook": records.HookCause(reason="enough"),
     "disposed": records.DisposedCause(),
 }
+HOUSE_CLOSED: Final = Way(name="house closed")
 #: Every cause, with and without `keep_inbox`; the end of the agent, and that of the whole house.
 WAYS: Final[tuple[Way, ...]] = (
     *(
@@ -67,7 +69,7 @@ WAYS: Final[tuple[Way, ...]] = (
         for kept in (False, True)
     ),
     Way(name="handle closed"),
-    Way(name="house closed"),
+    HOUSE_CLOSED,
 )
 
 
@@ -297,12 +299,18 @@ class _Run:
         match end:
             case records.AbortedTurnEnd(reason=reason):
                 return reason == records.DisposedCause()
-            case records.ErrorTurnEnd():
-                return self._scene.fails
+            case records.ErrorTurnEnd(error=error):
+                return self._scene.fails or self._lost_its_recovery(error)
             case records.InterruptedTurnEnd():
                 return False
             case _:
                 return True
+
+    def _lost_its_recovery(self, error: records.LlmFailure) -> bool:
+        """A house that closes parts with its plugins one by one, also with who would retry."""
+        replies = [reply for reply in self._scene.replies if isinstance(reply, ScriptEntry)]
+        scripted = {reply.error.code for reply in replies if reply.error is not None}
+        return self._way == HOUSE_CLOSED and error.code in scripted
 
     async def _next_prompt(self, house: TestHouse, handle: AgentHandle) -> None:
         house.model.replies[:] = [says("fine")] * 20  # parked prompts are answered first
