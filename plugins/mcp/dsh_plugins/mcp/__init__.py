@@ -17,6 +17,7 @@ from dsh import Context, plugin
 from dsh.hooks import frozen
 from dsh.kernel import required
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ
+from dsh.seams.processes import Reaper
 from dsh.tools import TOOLS, ToolRuntime
 from dsh_plugins.mcp.catalog import McpConfig
 from dsh_plugins.mcp.content import DataFolder
@@ -24,7 +25,7 @@ from dsh_plugins.mcp.server import Server
 from dsh_plugins.mcp.settings import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 __all__ = ["mcp"]
 
@@ -42,6 +43,11 @@ class _Deps:
 async def mcp(ctx: Context, config: McpConfig, deps: _Deps) -> None:
     """Start every server, and wait a while for those that are quick."""
     folder = DataFolder(config.root)
+    reaper = Reaper()
+
+    async def watching() -> Callable[[], Awaitable[None]]:
+        return reaper.aclose
+
     targets = {
         name: target_of(name, given, deps.environ, deps.credentials)
         for name, given in config.servers.items()
@@ -56,11 +62,14 @@ async def mcp(ctx: Context, config: McpConfig, deps: _Deps) -> None:
             tools=deps.tools,
             environ=deps.environ,
             folder=folder,
+            reaper=reaper,
         )
         for name, target in targets.items()
     ]
     if not servers:
         return
+    # First in, last out: the servers have ended by then.
+    await ctx.aeffect(watching, label="the reaper of MCP servers")
     ctx.spawn(_all, servers, label="MCP servers")
     with trio.move_on_after(config.wait_ms / 1000):
         for server in servers:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dsh.hooks import JsonObject
     from dsh.kernel import Context
     from dsh.seams.environ import Environ
+    from dsh.seams.processes import Reaper
     from dsh.tools import ToolRuntime
     from dsh_plugins.mcp.catalog import McpServer
     from dsh_plugins.mcp.content import DataFolder
@@ -62,6 +63,7 @@ class Server:
         tools: ToolRuntime,
         environ: Environ,
         folder: DataFolder,
+        reaper: Reaper,
     ) -> None:
         self.name: Final = name
         self.settled: Final = trio.Event()
@@ -69,6 +71,7 @@ class Server:
         self._given: Final = given
         self._target: Final = target
         self._environ: Final = environ
+        self._reaper: Final = reaper
         self._tools: Final = Toolset(
             ctx, name, given, tools=tools, calling=self.call, folder=folder
         )
@@ -135,7 +138,7 @@ class Server:
 
     def _link(self, peer: Peer) -> Link:
         if isinstance(self._target, Program):
-            return StdioLink(self.name, self._target, peer, self._foreign)
+            return StdioLink(self.name, self._target, peer, self._foreign, reaper=self._reaper)
         return HttpLink(self.name, self._target, self._environ, peer)
 
     async def _served(self, link: Link, peer: Peer) -> None:

@@ -3,16 +3,14 @@
 What comes in: a program and its environment. What goes out: lines of JSON on its input; lines of
 its output that are messages go to the peer, all others are skipped, and its owner is told once.
 What it writes to its error output is read all the time, or it would block, and its last lines are
-kept for when it fails. It ends as the protocol says: its input is closed, then its whole group gets
-TERM, then KILL.
+kept for when it fails. It ends as the protocol says: its input is closed, then its whole session
+gets TERM, then KILL; and the reaper kills that session should this process be killed before.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
-import signal
 import subprocess
 from typing import TYPE_CHECKING, Final, final
 
@@ -20,6 +18,7 @@ import orjson
 import trio
 from typing_extensions import override
 
+from dsh.seams.processes import end_session
 from dsh.tools import visible_bytes
 from dsh_plugins.mcp.failures import McpError, NotRunning, ServerGone, TooLarge
 from dsh_plugins.mcp.lines import LINE_MAX, Lines, TooLong
@@ -28,6 +27,7 @@ from dsh_plugins.mcp.link import Link
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from dsh.seams.processes import Reaper
     from dsh_plugins.mcp.peer import Peer
     from dsh_plugins.mcp.settings import Program
 
@@ -51,12 +51,19 @@ class StdioLink(Link):
     """One process. `foreign` is called with the first line that is no message."""
 
     def __init__(
-        self, server: str, program: Program, peer: Peer, foreign: Callable[[str], None]
+        self,
+        server: str,
+        program: Program,
+        peer: Peer,
+        foreign: Callable[[str], None],
+        *,
+        reaper: Reaper,
     ) -> None:
         self._server: Final = server
         self._program: Final = program
         self._peer: Final = peer
         self._foreign: Final = foreign
+        self._reaper: Final = reaper
         self._told = False
         self._gone: Final = trio.Event()
         self._quiet: Final = trio.Event()
@@ -74,12 +81,14 @@ class StdioLink(Link):
             nursery.start_soon(self._read, process)
             nursery.start_soon(self._listen, process)
             try:
+                self._reaper.hold(process.pid)
                 await body()
             except McpError as error:  # a nursery would wrap it
                 failure = error
             finally:
                 with trio.CancelScope(shield=True):
                     await self._end(process)
+                self._reaper.release(process.pid)
                 nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -113,6 +122,7 @@ class StdioLink(Link):
     async def _started(self) -> trio.Process:
         program = self._program
         try:
+            self._reaper.pipe()  # it runs before the server does, so that `hold` is only a write
             return await trio.lowlevel.open_process(
                 [program.command, *program.args],
                 stdin=subprocess.PIPE,
@@ -197,32 +207,16 @@ class StdioLink(Link):
             )
 
     async def _end(self, process: trio.Process) -> None:
-        """Close its input, then TERM, then KILL for its whole group; then close the pipes."""
+        """Close its input, then TERM, then KILL for its whole session; then close the pipes."""
         self._post.close()
         assert process.stdin is not None
         await process.stdin.aclose()
         with trio.move_on_after(GRACE):
             await process.wait()
-        if _signal(process.pid, signal.SIGTERM):
-            with trio.move_on_after(GRACE):
-                await process.wait() if process.returncode is None else await self._gone.wait()
-            _signal(process.pid, signal.SIGKILL)
-        with trio.move_on_after(REAP):
-            await process.wait()
+        await end_session(process, grace=GRACE, reap=REAP)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 await stream.aclose()
-
-
-def _signal(group: int, number: int) -> bool:
-    """Signal the whole group. False: nobody is left in it."""
-    try:
-        os.killpg(group, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _how(status: int | None) -> str:
