@@ -208,43 +208,6 @@ def plugin_of(listener: RecoverFn) -> Plugin:
     return others
 
 
-@pytest.mark.holds("E14", "YR24", "YR25", "YR26")
-@pytest.mark.parametrize("moment", ["waiting", "record", "started", "failing"])
-async def test_a_cancel_wins_wherever_the_retry_is(autojump_clock: MockClock, moment: str) -> None:
-    async with open_test_house(model=model(fails(), says("never")), plugins=[llm_retry]) as house:
-        handle = await house.agent()
-
-        def cancel(_event: object = None) -> None:
-            handle.agent.cancel(records.UserCause())
-
-        if moment == "record":
-            house.ctx.on(ev.llm.RETRY)(lambda _: cancel())
-        elif moment == "started":
-            house.ctx.on(ev.llm.RETRY_STARTED)(lambda _: cancel())
-        elif moment == "failing":
-
-            async def at_once(
-                _failed: ev.agent.RequestError, call_next: Next[ev.agent.Retry | None]
-            ) -> ev.agent.Retry | None:
-                cancel()
-                return await call_next()
-
-            house.ctx.on(ev.agent.REQUEST_ERROR, prepend=True)(at_once)
-        handle.agent.followup(user_message("go"))
-        if moment == "waiting":
-            await trio.sleep(0.25)
-            cancel()
-        await handle.agent.when_idle()
-        assert house.logged(handle, ev.turn.End)[-1].reason == records.AbortedTurnEnd(
-            reason=records.UserCause()
-        )
-        assert len(house.model.requests) == 1
-        expected = {"waiting": 1, "record": 1, "started": 2, "failing": 0}[moment]
-        told = [*house.logged(handle, ev.llm.Retry), *house.logged(handle, ev.llm.RetryStarted)]
-        assert len(told) == expected
-        assert broken_laws(house.session(handle)) == []
-
-
 @pytest.mark.holds("E15", "E16", "YR21", "YR22", "YR20")
 @pytest.mark.parametrize("end", ["cancel", "unload"])
 async def test_recovery_by_others_is_waited_for(autojump_clock: MockClock, end: str) -> None:
