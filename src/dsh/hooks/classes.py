@@ -68,7 +68,15 @@ class _Later:
 
     def __get__(self, instance: object, owner: type) -> object:
         _complete(self._cls, self._body, self._options, self._name)
-        return cast("object", getattr(owner if instance is None else instance, self._name))
+        try:
+            found: object = vars(self._cls)[self._name]
+        except KeyError:  # attrs puts nothing there
+            asking: object = owner if instance is None else instance
+            above = cast("object", super(self._cls, asking))
+            return cast("object", getattr(above, self._name))
+        # Of this class, even for an instance of one below it that asks by way of `super()`.
+        bind = getattr(type(found), "__get__", None)
+        return found if bind is None else cast("object", bind(found, instance, owner))
 
 
 def _fields(cls: type) -> list[str]:
@@ -81,7 +89,7 @@ def _is_plain(cls: type, body: type, *, kw_only: bool) -> bool:
     """Whether its fields are only names, types and default values, all of its own."""
     if hasattr(body, "__attrs_pre_init__") or hasattr(body, "__attrs_post_init__"):
         return False
-    if any("__attrs_attrs__" in vars(base) for base in body.__mro__[1:]):
+    if any("__attrs_attrs__" in vars(base) for base in body.__mro__[1:]) or _inherited(body)[0]:
         return False
     given = vars(body)
     late = False
@@ -165,6 +173,7 @@ def _with_slots(body: type, options: _Options) -> type:
         own.pop(name, None)
     own |= {name: taken[name] for name in fields if name in taken}
     slots = tuple(name for name in fields if name not in taken)
+    own["__qualname__"] = body.__qualname__
     own["__slots__"] = slots if weakly else (*slots, "__weakref__")
     shown = ("__repr__",) if options.get("repr", True) else ()
     compared = _COMPARED if options.get("eq", True) else ()
