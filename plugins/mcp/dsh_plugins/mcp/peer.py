@@ -26,6 +26,8 @@ __all__ = ["Peer"]
 
 METHOD_NOT_FOUND: Final = -32601
 WORDS_MAX: Final = 2_000
+#: Characters of a name that the server made up, where it is repeated.
+SHOWN: Final = 100
 
 
 @mutable(slots=True, eq=False)
@@ -100,8 +102,10 @@ class Peer:
 
     def receive(self, message: JsonValue) -> bool:
         """Take what the server sent. False: it is no message of the protocol."""
-        if isinstance(message, list) and message:  # a batch, in an older version
-            taken = [self.receive(one) for one in message]
+        if (
+            isinstance(message, list) and message
+        ):  # a batch, in an older version; none holds another
+            taken = [not isinstance(one, list) and self.receive(one) for one in message]
             return all(taken)
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             return False
@@ -110,13 +114,13 @@ class Peer:
         given: JsonObject = params if isinstance(params, dict) else {}
         if isinstance(method, str):
             if isinstance(number, int | str):
-                self._answer(method, number)
+                self._answer(visible(method[:SHOWN]), number)
             else:
                 self._notified(method, given)
             return True
         if "result" not in message and "error" not in message:
             return False
-        if isinstance(number, int):
+        if type(number) is int:  # `true` is no number
             self._settle(number, message)
         return True  # an answer to nothing: late, or to a request that was taken back
 
@@ -155,7 +159,7 @@ class Peer:
             self._notice(method, params)
             return
         token, words = params.get("progressToken"), params.get("message")
-        slot = self._waiting.get(token) if isinstance(token, int) else None
+        slot = self._waiting.get(token) if type(token) is int else None
         if slot is not None and slot.progress is not None and isinstance(words, str):
             slot.progress(visible(words[:WORDS_MAX]) + "\n")
 
