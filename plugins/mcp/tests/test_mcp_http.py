@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from dsh.boot import ProcessEnviron
 from dsh.boot.environ import EnvironCredentials, environ_plugin
@@ -169,6 +170,25 @@ async def test_an_answer_may_be_a_stream_of_events(caplog: pytest.LogCaptureFixt
     stub.says["tools/call"] = streamed
     async with open_desk(caplog, stub) as desk:
         assert (await desk.echo()).text == "from events"
+
+
+@pytest.mark.holds("MC10")
+async def test_a_server_that_asks_without_end_is_answered_within_bounds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stub = Stub()
+
+    def asking(asked: Asked) -> HttpAnswer:
+        pings = [b'{"jsonrpc":"2.0","id":"p%d","method":"ping"}' % n for n in range(200)]
+        data = events(*pings, result(asked.message, text("asked")))
+        return HttpAnswer(body=data, kind="text/event-stream")
+
+    stub.says["tools/call"] = asking
+    stub.says["POST"] = lambda _answer: HttpAnswer(hangs=True)
+    async with open_desk(caplog, stub) as desk:
+        assert (await desk.echo()).text == "asked"
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert 0 < sum("result" in one.message for one in desk.asked) <= 32
 
 
 @pytest.mark.holds("MC9")

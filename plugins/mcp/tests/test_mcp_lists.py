@@ -46,6 +46,10 @@ PAGES: Mapping[str, Callable[[], Iterator[Page]]] = {
     "for_ever": lambda: (
         {"tools": t(f"t{number}"), "nextCursor": str(number)} for number in range(10**9)
     ),
+    "thousands": lambda: (
+        {"tools": t(*(f"t{page}_{number}" for number in range(4_000))), "nextCursor": str(page)}
+        for page in range(10**9)
+    ),
     "no_list": lambda: iter([{"tools": "none"}]),
     "no_names": lambda: iter([{"tools": [{"name": ""}, {"name": 5}, "x", *t("a")]}]),
 }
@@ -93,6 +97,11 @@ class Paged(Link):
         ("numeric_cursor", ["a"], "do not end"),
         ("duplicates", ["a", "c"], "twice"),
         ("for_ever", [f"t{number}" for number in range(1_000)], "more than 1000 pages"),
+        (
+            "thousands",
+            [f"t{n // 4_000}_{n % 4_000}" for n in range(10_000)],
+            "more than 10000 tools",
+        ),
         ("no_list", [], ""),
         ("no_names", ["a"], "without a name"),
     ],

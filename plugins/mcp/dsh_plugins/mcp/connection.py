@@ -26,6 +26,8 @@ __all__ = ["VERSIONS", "Connection", "Listed"]
 #: The versions that begin with `initialize`, the newest first.
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 PAGES_MAX: Final = 1_000
+#: Of all pages; no configuration can ask for more.
+TOOLS_MAX: Final = 10_000
 
 
 @frozen(slots=True)
@@ -87,6 +89,9 @@ class Connection:
                     warnings["it lists a tool twice; the first one counts"] = None
                 else:
                     found[name] = tool
+            if len(found) > TOOLS_MAX:
+                warnings[f"it lists more than {TOOLS_MAX} tools; the rest is left out"] = None
+                break
             following = page.get("nextCursor")
             if following is None or following == "":
                 break
@@ -97,7 +102,7 @@ class Connection:
             cursor = following
         else:
             warnings[f"its list of tools has more than {PAGES_MAX} pages"] = None
-        return Listed(tuple(found.values()), tuple(warnings))
+        return Listed(tuple(found.values())[:TOOLS_MAX], tuple(warnings))
 
     async def call(
         self,

@@ -29,12 +29,15 @@ class Link(ABC):
     async def send(self, message: Mapping[str, object]) -> None:
         """Send a request. Over HTTP this lasts until its answer was handed to the peer.
 
-        Raises McpError. Cancelled: a pipe still gets the whole message; HTTP stops reading.
+        Raises McpError. Cancelled: a pipe gets the whole message or nothing; HTTP stops reading.
         """
 
     @abstractmethod
     def post(self, message: Mapping[str, object]) -> None:
-        """Send what has no answer, soon. Never waits and never fails."""
+        """Send what has no answer, soon. Never waits and never fails.
+
+        A server that does not take what was posted before gets no more.
+        """
 
     @abstractmethod
     async def ended(self) -> None:

@@ -43,6 +43,8 @@ DELAY_MAX: Final = 30.0
 HELD: Final = 60.0
 #: What is told within this time is one change; a server may tell one for each reading of the list.
 RELIST: Final = 0.1
+#: How many different things are said of one server, beside its starts and ends.
+REMARKS_MAX: Final = 50
 LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 
@@ -75,7 +77,7 @@ class Server:
         self._tools: Final = Toolset(
             ctx, name, given, tools=tools, calling=self.call, folder=folder
         )
-        self._warned: Final[set[str]] = set()
+        self._remarked: Final[set[str]] = set()
         self._connection: Connection | None = None
         self._given_up: str | None = None
         self._news = trio.Event()
@@ -175,7 +177,7 @@ class Server:
             try:
                 await self._relisted(connection)
             except McpError as error:
-                self._warn(f"{error.message}; its changed list of tools could not be read")
+                self._remark(f"its changed list of tools could not be read: {error.message}")
 
     async def _relisted(self, connection: Connection) -> None:
         listed = await connection.tools()
@@ -200,10 +202,14 @@ class Server:
         self._news = trio.Event()
 
     def _remark(self, text: str) -> None:
+        """Say it once. A server that gives ever new reasons for remarks is not heard for ever."""
+        if text in self._remarked or len(self._remarked) > REMARKS_MAX:
+            return
+        self._remarked.add(text)
+        if len(self._remarked) > REMARKS_MAX:
+            text = "there would be more to say of it, which is left out"
         self._warn(f"MCP server {self.name!r}: {text}")
 
     def _warn(self, text: str) -> None:
-        """Say it once. `text` names the server."""
-        if text not in self._warned:
-            self._warned.add(text)
-            self._ctx.log.warning("%s", text)
+        """Say it. `text` names the server."""
+        self._ctx.log.warning("%s", text)

@@ -9,9 +9,9 @@ gets TERM, then KILL; and the reaper kills that session should this process be k
 
 from __future__ import annotations
 
-import math
 import re
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 import orjson
@@ -37,6 +37,9 @@ CHUNK: Final = 65_536
 #: Seconds for the next harder step when the server is ended, and for what it leaves to be read.
 GRACE: Final = 0.5
 REAP: Final = 1.0
+#: Messages that wait for a server to read them. A request waits for room; what has no answer is
+#: left out then: the server does not read.
+POSTS_MAX: Final = 256
 STDERR_KEPT: Final = 4_096
 STDERR_LINES: Final = 8
 FOREIGN_SHOWN: Final = 80
@@ -70,7 +73,7 @@ class StdioLink(Link):
         self._stderr: Final = bytearray()
         #: How it came to its end, once it has.
         self.how = "closed its output"
-        self._post, self._posted = trio.open_memory_channel[bytes](math.inf)
+        self._post, self._posted = trio.open_memory_channel[bytes](POSTS_MAX)
 
     @override
     async def run(self, body: Callable[[], Awaitable[None]]) -> None:
@@ -95,15 +98,16 @@ class StdioLink(Link):
 
     @override
     async def send(self, message: Mapping[str, object]) -> None:
-        self.post(message)
+        # Through a queue and a task of its own: a line that is cut off would spoil the pipe.
+        try:
+            await self._post.send(_line_of(message))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return  # the process is ending, and whoever waits for an answer is told so
 
     @override
     def post(self, message: Mapping[str, object]) -> None:
-        # Through a queue and a task of its own: a line that is cut off would spoil the pipe.
-        try:
-            self._post.send_nowait(orjson.dumps(message) + b"\n")
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return  # the process is ending, and whoever waits for an answer is told so
+        with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            self._post.send_nowait(_line_of(message))
 
     @override
     async def ended(self) -> None:
@@ -115,7 +119,8 @@ class StdioLink(Link):
 
     def last_words(self) -> str:
         """The end of what the server wrote to its error output, on lines of their own."""
-        text = self._program.hide(visible_bytes(bytes(self._stderr)))
+        # Cut after the keys are hidden, or the cut could leave the rest of one.
+        text = self._program.hide(visible_bytes(bytes(self._stderr)))[-STDERR_KEPT:]
         lines = [line for line in text.splitlines() if line.strip()][-STDERR_LINES:]
         return "".join(f"\n  {line}" for line in lines)
 
@@ -148,14 +153,11 @@ class StdioLink(Link):
             self._posted.close()
 
     async def _read(self, process: trio.Process) -> None:
-        assert process.stdout is not None
         lines = Lines()
-        try:
-            while data := await process.stdout.receive_some(CHUNK):
-                for line in lines.feed(bytes(data)):
-                    self._take(line)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_ended, process, nursery.cancel_scope)
+            await self._take_all(process, lines)
+            nursery.cancel_scope.cancel()
         self._take(lines.last())
         with trio.move_on_after(GRACE):
             await process.wait()
@@ -170,12 +172,21 @@ class StdioLink(Link):
         )
         self._gone.set()
 
+    async def _take_all(self, process: trio.Process, lines: Lines) -> None:
+        assert process.stdout is not None
+        try:
+            while data := await process.stdout.receive_some(CHUNK):
+                for line in lines.feed(bytes(data)):
+                    self._take(line)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+
     async def _listen(self, process: trio.Process) -> None:
         assert process.stderr is not None
         try:
             while data := await process.stderr.receive_some(CHUNK):
                 self._stderr.extend(data)
-                del self._stderr[:-STDERR_KEPT]
+                del self._stderr[: -2 * STDERR_KEPT]
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         self._quiet.set()
@@ -217,6 +228,17 @@ class StdioLink(Link):
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 await stream.aclose()
+
+
+async def _ended(process: trio.Process, reading: trio.CancelScope) -> None:
+    """End the reading soon after the process: what it started may hold its output open for ever."""
+    await process.wait()
+    await trio.sleep(GRACE)
+    reading.cancel()
+
+
+def _line_of(message: Mapping[str, object]) -> bytes:
+    return orjson.dumps(message) + b"\n"
 
 
 def _how(status: int | None) -> str:

@@ -47,6 +47,8 @@ CONNECT_SECONDS: Final = 10.0
 POST_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 1.0
 WORDS_MAX: Final = 300
+#: Messages without an answer that are under way at once; a server that asks for more gets no more.
+POSTS_MAX: Final = 32
 SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}")
 
 
@@ -60,6 +62,7 @@ class HttpLink(Link):
         self._peer: Final = peer
         self._pools: Final = http.Pools(environ)
         self._nursery: trio.Nursery | None = None
+        self._posting = 0
         self._session: str | None = None
         self._version: str | None = None
 
@@ -105,7 +108,8 @@ class HttpLink(Link):
 
     @override
     def post(self, message: Mapping[str, object]) -> None:
-        if self._nursery is not None:
+        if self._nursery is not None and self._posting < POSTS_MAX:
+            self._posting += 1
             self._nursery.start_soon(self._posted, message)
 
     @override
@@ -121,12 +125,14 @@ class HttpLink(Link):
         return f"MCP server {self._server!r} at {self._endpoint.where}"
 
     async def _posted(self, message: Mapping[str, object]) -> None:
-        with trio.move_on_after(POST_SECONDS):
-            try:
+        try:
+            with trio.move_on_after(POST_SECONDS):
                 async with self._exchanged("POST", message):
                     pass
-            except McpError:
-                return  # nobody waits for it; what matters will fail at the next request
+        except McpError:
+            return  # nobody waits for it; what matters will fail at the next request
+        finally:
+            self._posting -= 1
 
     async def _goodbye(self) -> None:
         if self._session is not None:

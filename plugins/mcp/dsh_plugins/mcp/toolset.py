@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Calling", "Toolset"]
 
+#: Characters of a name, and of a reason, that the server made up.
+SHOWN: Final = 100
+REASON: Final = 500
+
 
 class Calling(Protocol):
     """How a tool of the server is called: its own name, arguments, and where progress goes."""
@@ -88,7 +92,7 @@ class Toolset:
             try:
                 handle = self._tools.register(self._ctx, self._tool(name, offer))
             except PluginError as error:
-                warn(f"its tool {offer.own!r} is left out: {error.message}")
+                warn(f"its tool {offer.own[:SHOWN]!r} is left out: {error.message[:REASON]}")
             else:
                 self._registered[name] = (offer, handle)
         return len(self._registered)
