@@ -173,6 +173,17 @@ def test_neighbouring_prunes_are_one_row() -> None:
             )
     (row,) = rows(trajectory_of(log.session.events), "prune")
     assert (row.before, len(row.hidden)) == (200, 2)
+    # Later a plugin puts something in place of a message by itself: that is no prune.
+    log.whole_turn("second")
+    seq, asked = next(
+        (event.seq, event.data)
+        for event in log.session.events
+        if isinstance(event.data, ev.user.Message)
+    )
+    log.session.append(asked, surface=records.Replace(start_seq=seq, end_seq=seq), sources=(seq,))
+    told = trajectory_of(log.session.events)
+    assert [len(row.hidden) for row in rows(told, "prune")] == [2]
+    assert [row.hidden for row in rows(told, "replace")] == [[seq]]
 
 
 @pytest.mark.holds("P10")

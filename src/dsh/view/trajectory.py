@@ -285,7 +285,9 @@ class Trajectory:
     def _replaced(self, message: Message, seq: int, hidden: list[int]) -> None:
         """A node took the place of others: of a compaction, a prune, or a plugin's own."""
         board = self._board
-        index = self._compaction if self._compaction is not None else self._pruned
+        index = self._compaction
+        if index is None and self._pruned == len(board.tables.rows) - 1:
+            index = self._pruned  # what a prune puts in place follows it at once
         if index is None:
             by = message.source.plugin if isinstance(message.source, PluginSource) else ""
             text = board.words.line(_text(message)[:SHOWN])
