@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import time
 from typing import cast
 
 import orjson
@@ -18,6 +19,7 @@ from dsh.cli.sessions.story import trajectory_of
 from dsh.testing.trajectories import Called, TimedLog
 from dsh.testing.trajectory_samples import compacted_log, long_log, parallel_log, retried_log
 from dsh.view import totals
+from dsh.view.redaction import Redaction
 
 HOSTILE = (
     "</script><script>window.owned=1</script>",
@@ -146,6 +148,7 @@ def test_long_texts_are_cut_with_their_size_unless_all_is_wanted() -> None:
 KEYS = (
     "sk-abcdefgh12345678", "ghp_" + "a1B2" * 9, "AKIAABCDEFGHIJKLMNOP", "xoxb-1234567890-abcdef",
     "Bearer abcdef123456.xyz", "export DEEPSEEK_API_KEY=abc123def", 'password: "hunter2hunter"',
+    'curl -d {"api_key": "hunter3hunter"}',
 )  # fmt: skip
 
 
@@ -155,7 +158,7 @@ def test_what_looks_like_a_key_is_masked_when_asked_and_counted(key: str) -> Non
     log.begin(f"use {key} please")
     log.work("ok", Called(arguments={"token": key, "n": 123456}, result=f"got {key}"))
     log.end()
-    secret = key.rpartition(" ")[2].rpartition("=")[2].strip('"')
+    secret = key.rpartition(" ")[2].rpartition("=")[2].strip('"}')
     known = found(log)
     document = document_of(known, redact=True)
     text = document.whole(facts_of(known))
@@ -164,6 +167,45 @@ def test_what_looks_like_a_key_is_masked_when_asked_and_counted(key: str) -> Non
     assert document.masked >= 3
     orjson.loads(element(text, "index"))
     assert "123456" in element(text, "block-0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"raw": "{\"token\": \"hunter2hunter\"}"}',
+        r'{"raw": "{\"raw\": \"{\\\"token\\\": \\\"hunter2hunter\\\"}\"}"}',
+        '{"sk-hunter2hunter": 1}',
+    ],
+)
+def test_a_key_is_masked_however_deep_it_stands(text: str) -> None:
+    redaction = Redaction()
+    made = redaction.masked_json(text)
+    assert ("hunter" in made, redaction.count) == (False, 1)
+    assert "[masked]" in str(orjson.loads(made))
+
+
+def test_masking_a_long_text_costs_no_square_of_its_length() -> None:
+    redaction = Redaction()
+
+    def cost(length: int) -> float:
+        began = time.process_time()
+        redaction.masked("a-" * length)
+        return time.process_time() - began
+
+    # Sixteen times the text; the square would be 256 times the cost.
+    assert min(cost(4_000) for _ in range(3)) < 80 * min(cost(250) for _ in range(3))
+
+
+def test_a_change_counts_what_it_masked_itself() -> None:
+    log = TimedLog()
+    log.begin("use sk-abcdefgh12345678 please")
+    known = found(log)
+    document = document_of(known, redact=True)
+    counts: list[int] = []
+    for _ in range(2):
+        document.change(facts_of(known), revision=0, place=0)
+        counts.append(document.masked)
+    assert counts[0] == counts[1] > 0
 
 
 @pytest.mark.holds("P8")

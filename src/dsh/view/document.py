@@ -83,6 +83,7 @@ class Document:
 
     def change(self, facts: Facts, *, revision: int, place: int) -> bytes:
         """As JSON, what changed since a revision, and the bodies from a place on."""
+        self._count_anew()
         index = self._index(facts, revision)
         bodies = ",".join(f'"{key}":{text}' for key, text in self.bodies.since(place))
         text = f'{{"index":{index},"bodies":{{{bodies}}}}}'
@@ -90,8 +91,7 @@ class Document:
 
     def whole(self, facts: Facts, *, follow: bool = False) -> str:
         """The document. `follow`: it asks its server for what comes."""
-        if self._redaction is not None:
-            self._redaction.count = 0
+        self._count_anew()
         keys: list[list[str]] = []
         blocks: list[str] = []
         for named, text in blocks_of(self.bodies.since(0)):
@@ -147,6 +147,10 @@ class Document:
             words = told(entity, self.trajectory.words)
             made |= {"title": words.name, "about": words.about, "result": words.result}
         return made
+
+    def _count_anew(self) -> None:
+        if self._redaction is not None:
+            self._redaction.count = 0
 
     def _masked(self, text: str) -> str:
         return text if self._redaction is None else self._redaction.masked(text)

@@ -26,12 +26,19 @@ SHAPES: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-NAMED: Final = r"[a-z0-9_-]*(?:api_?key|secret|passw(?:or)?d|token)"
+#: Bounded, or a long text of such letters would cost the square of its length.
+NAMED: Final = r"[a-z0-9_-]{0,40}(?:api_?key|secret|passw(?:or)?d|token)"
 SECRET_NAME: Final = re.compile(NAMED, re.IGNORECASE)
 ASSIGNED: Final = re.compile(
-    rf"""(\b{NAMED}["']?\s*[=:]\s*)("(?:\\.|[^"\\])*"|'[^']*'|(?!{NAMED}\s*[=:])[^\s"'\\,;&{{}}]+)""",
-    re.IGNORECASE,
+    rf"""
+    (\b{NAMED}(?:\\*["'])?\s*[=:]\s*)
+    ( "(?:\\.|[^"\\])*" | '[^']*'
+    | (?P<quote>\\+["']).*?(?P=quote)  # in a JSON text that stands in another one
+    | (?!{NAMED}\s*[=:])[^\s"'\\,;&{{}}]+ )
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
+QUOTE: Final = re.compile(r"""\\*["']""")
 SHORTEST: Final = 6
 
 
@@ -63,15 +70,16 @@ class Redaction:
                 return [self._walk(one, "") for one in cast("list[object]", value)]
             case dict():
                 named = cast("dict[str, object]", value)
-                return {key: self._walk(one, key) for key, one in named.items()}
+                return {self.masked(key): self._walk(one, key) for key, one in named.items()}
             case _:
                 return value
 
     def _assigned(self, match: re.Match[str]) -> str:
-        value = match[2].strip("\"'")
+        value = match[2].strip("\"'\\")
         # A number is a count (`tokens: 123456`), and hides nothing.
         if len(value) < SHORTEST or value.isdigit() or MASK in value:
             return match[0]
         self.count += 1
-        quote = match[2][0] if match[2][0] in "\"'" else ""
+        opening = QUOTE.match(match[2])
+        quote = "" if opening is None else opening[0]
         return f"{match[1]}{quote}{MASK}{quote}"
