@@ -40,31 +40,51 @@ def _delta_of(event: StoredEvent | None) -> Delta | None:
     return chunk if isinstance(chunk, _DELTAS) else None
 
 
-def _piece_if_continues(before: StoredEvent, event: StoredEvent) -> str | None:
-    """The text of `event` if all else of it follows from `before`; else None."""
-    if type(event.data) is not assistant.Chunk or type(before.data) is not assistant.Chunk:
-        return None
-    new, old = event.data, before.data
-    if (
-        event.seq != before.seq + 1
-        or new.step != old.step
-        or new.turn != old.turn
-        or event.v != before.v
-        or event.owner != before.owner
-        or event.ignorable != before.ignorable
-    ):
-        return None
-    chunk, last = new.chunk, old.chunk
-    if type(chunk) is TextDeltaChunk and type(last) is TextDeltaChunk:
-        return chunk.text if chunk.index == last.index else None
-    match chunk, last:
-        case (ReasoningDeltaChunk(index=index, text=text), ReasoningDeltaChunk(index=same)):
-            return text if index == same else None
-        case (ToolCallDeltaChunk() as call, ToolCallDeltaChunk() as prior):
-            alike = (call.index, call.id, call.name) == (prior.index, prior.id, prior.name)
-            return call.arguments_delta if alike else None
-        case _:
-            return None
+def _gather(
+    row: list[int | str], before: StoredEvent, events: Sequence[StoredEvent], start: int
+) -> int:
+    """Put into `row` what continues `before`, from the place `start` on. Returns where that ends.
+
+    An event continues another if all of it but time and text follows from that.
+    """
+    delta = _delta_of(before)
+    if delta is None:
+        return start
+    head = cast("assistant.Chunk", before.data)
+    turn, step, index, kind = head.turn, head.step, delta.index, type(delta)
+    call = (delta.id, delta.name) if type(delta) is ToolCallDeltaChunk else None
+    seq, time = before.seq, before.time
+    v, owner, ignorable = before.v, before.owner, before.ignorable
+    stop = min(len(events), start + ROW_PIECES)
+    for place in range(start, stop):
+        event = events[place]
+        data = event.data
+        seq += 1
+        if (
+            type(data) is not assistant.Chunk
+            or event.seq != seq
+            or data.step != step
+            or data.turn != turn
+            or event.v != v
+            or event.owner != owner
+            or event.ignorable != ignorable
+        ):
+            return place
+        chunk = data.chunk
+        if type(chunk) is not kind:
+            return place
+        if type(chunk) is TextDeltaChunk or type(chunk) is ReasoningDeltaChunk:
+            piece = chunk.text
+        elif type(chunk) is ToolCallDeltaChunk and (chunk.id, chunk.name) == call:
+            piece = chunk.arguments_delta
+        else:
+            return place
+        if chunk.index != index:
+            return place
+        row.append(event.time - time)
+        row.append(piece)
+        time = event.time
+    return stop
 
 
 def encode_rows(
@@ -79,23 +99,17 @@ def encode_rows(
     known. `encoded` holds the payload's JSON of each event where the caller already has it.
     """
     lines: list[bytes] = []
-    row: list[int | str] = []
-    for index, event in enumerate(events):
-        piece = None if before is None else _piece_if_continues(before, event)
-        if piece is None or before is None:
-            if row:
-                lines.append(orjson.dumps(row))
-                row = []
-            lines.append(encode_line(event, None if encoded is None else encoded[index]))
+    place = 0
+    while place < len(events):
+        row: list[int | str] = [events[place].seq]
+        end = place if before is None else _gather(row, before, events, place)
+        if end > place:
+            lines.append(orjson.dumps(row))
         else:
-            if not row or len(row) > 2 * ROW_PIECES:
-                if row:
-                    lines.append(orjson.dumps(row))
-                row = [event.seq]
-            row += (event.time - before.time, piece)
-        before = event
-    if row:
-        lines.append(orjson.dumps(row))
+            lines.append(encode_line(events[place], None if encoded is None else encoded[place]))
+            end = place + 1
+        before = events[end - 1]
+        place = end
     lines.append(b"")
     return b"\n".join(lines)
 
