@@ -9,7 +9,6 @@ keeps its object for ever. Nothing here can be changed but by `append`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Final, TypeAlias, final, overload
 
 from typing_extensions import override
@@ -90,24 +89,27 @@ class Retained:
         return self._looked_at[1]
 
     def _pack(self) -> None:
+        """Pack the oldest batch, all but what must stay the object it is."""
         end = self._full - NEWEST
-        batch = self._places[end - BATCH : end]
+        run: list[StoredEvent] = []
         places: list[StoredEvent | _Packed] = []
-        for packable, group in groupby(batch, _is_packable):
-            run = [one for one in group if type(one) is StoredEvent]
-            places += [_Packed(run)] * len(run) if packable else run
+        for event in self._places[end - BATCH : end]:
+            if (
+                type(event) is StoredEvent
+                and event.surface_op is None
+                and event.owner is None
+                and type(event.data) is not UnknownEvent
+            ):
+                run.append(event)
+                continue
+            if run:
+                places += [_Packed(run)] * len(run)
+                run = []
+            places.append(event)
+        if run:
+            places += [_Packed(run)] * len(run)
         self._places[end - BATCH : end] = places
         self._full += BATCH
-
-
-def _is_packable(event: StoredEvent | _Packed) -> bool:
-    """Whether another object with the same content will do, and can be made at any time."""
-    return (
-        type(event) is StoredEvent
-        and event.surface_op is None
-        and event.owner is None
-        and type(event.data) is not UnknownEvent
-    )
 
 
 @final
