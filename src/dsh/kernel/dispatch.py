@@ -136,8 +136,11 @@ def run_publish(chain: Chain, event: Logged[AnyDurable], feed: str) -> None:
             if wrapped is None:
                 wrapped = entry.event.payload(session=event.session, event=event)
             argument = wrapped
+        entry.runs += 1
         try:
-            _call_now(entry, argument)
+            result = entry.fn(argument)
+            if result is not None:
+                _refuse_coroutine(entry, result)
         except Exception as error:  # noqa: BLE001 - observers cannot change what was committed
             contain(entry, error)
 
@@ -158,7 +161,12 @@ async def _call(entry: Entry, frame: _Calls, payload: object) -> object:
 def _call_now(entry: Entry, payload: object) -> None:
     entry.runs += 1
     result = entry.fn(payload)
-    if result is not None and inspect.iscoroutine(result):
+    if result is not None:
+        _refuse_coroutine(entry, result)
+
+
+def _refuse_coroutine(entry: Entry, result: object) -> None:
+    if inspect.iscoroutine(result):
         result.close()
         raise BadAnswer(
             f"plugin {entry.plugin!r} returned a coroutine from its listener of "

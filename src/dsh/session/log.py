@@ -162,21 +162,28 @@ class Session(live.Session):
         given: object = payload  # of callers who do not type-check it may be anything
         if surface is not None or not isinstance(given, AnyDurable):  # pyright: ignore[reportUnnecessaryIsInstance]
             refuse_foreign(payload, surface)
-        if self._publishing:
-            raise ReentrantAppend(
-                f"{payload.TOKEN.name} was appended from inside a listener of session {self.id}; "
-                "a listener may not append to the session it listens to: use steer, followup or "
-                "inject, or append from a task of its own (`ctx.observe`)"
-            )
-        if self._retired:
-            raise SessionClosed(f"session {self.id} was closed; resume it to append again")
-        if self.writer.closed:
-            self.writer.refuse_if_closed()
-        event = self._checked(payload, surface, sources)
+        if self._publishing or self._retired or self.writer.closed:
+            self._refuse(payload)
+        token, seq = payload.TOKEN, self._next_seq
+        cited = None
+        if surface is not None or sources is not None or isinstance(payload, CoreSurface):
+            cited = self._check_surface(payload, surface, sources, seq)
+        time = self._now_ms()
+        event = StoredEvent(
+            token.name,
+            seq,
+            time,
+            payload,
+            token.version,
+            None if token.owner == "core" else owner_of(token.name),
+            token.ignorable,
+            surface,
+            cited,
+        )
         # Most deltas are packed into a row of many, and need no JSON of their own.
         plain = type(payload) is assistant.Chunk and is_plain_delta(payload)
-        self._take(event, None if plain else self._encoded(payload, event.seq))
-        logged = Logged(event.seq, event.time, payload, self)
+        self._take(event, None if plain else self._encoded(payload, seq))
+        logged = Logged(seq, time, payload, self)
         publish = self._publish
         if publish is not None:
             self._publishing = True
@@ -295,28 +302,16 @@ class Session(live.Session):
         self._publish = None
         self._flush = None
 
-    def _checked(
-        self,
-        payload: LogOnly | CoreLogOnly | CoreSurface,
-        op: SurfaceOp | None,
-        sources: Sequence[int] | None,
-    ) -> StoredEvent:
-        token = payload.TOKEN
-        seq = self._next_seq
-        cited = None
-        if op is not None or sources is not None or isinstance(payload, CoreSurface):
-            cited = self._check_surface(payload, op, sources, seq)
-        return StoredEvent(
-            token.name,
-            seq,
-            self._now_ms(),
-            payload,
-            token.version,
-            None if token.owner == "core" else owner_of(token.name),
-            token.ignorable,
-            op,
-            cited,
-        )
+    def _refuse(self, payload: AnyDurable) -> None:
+        if self._publishing:
+            raise ReentrantAppend(
+                f"{payload.TOKEN.name} was appended from inside a listener of session {self.id}; "
+                "a listener may not append to the session it listens to: use steer, followup or "
+                "inject, or append from a task of its own (`ctx.observe`)"
+            )
+        if self._retired:
+            raise SessionClosed(f"session {self.id} was closed; resume it to append again")
+        self.writer.refuse_if_closed()
 
     def _check_surface(
         self, payload: AnyDurable, op: SurfaceOp | None, sources: Sequence[int] | None, seq: int

@@ -8,6 +8,8 @@ writer never drops an event that the store did not take, and never blocks an app
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -29,6 +31,7 @@ GATHER_SECONDS: Final = 0.010
 #: While rows are being written, how long unsynced ones may wait for a sync that no barrier asked.
 SYNC_SECONDS: Final = 0.200
 
+_seq: Final = attrgetter("seq")
 _log: Final = logging.getLogger("dsh.session")
 
 
@@ -246,11 +249,7 @@ class LogWriter:
                 self._tell()
 
     def _forget_stored(self, sink: LogSink) -> None:
-        stored = 0
-        for event in self._events:
-            if event.seq >= sink.next_seq:
-                break
-            stored += 1
+        stored = bisect_left(self._events, sink.next_seq, key=_seq)
         if stored:
             del self._events[:stored], self._encoded[:stored]
             self._count_write()
