@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from dsh import catalog as ev
-from dsh.catalog import codec, records
+from dsh.catalog import records
 from dsh_plugins.telemetry.spans import LogRecord
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ def record_of(event: ev.session.Event, place: Place | None, *, content: bool) ->
         name=data.TOKEN.name,
         time=logged.time,
         severity=_severity(data),
-        body=orjson.dumps(codec.encode(data)).decode() if content else None,
+        body=data if content else None,
         attributes={"gen_ai.conversation.id": event.session.id, "dsh.seq": logged.seq},
         place=place,
     )

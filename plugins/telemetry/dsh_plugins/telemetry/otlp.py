@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import orjson
 
+from dsh.wire import encode_payload
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -106,7 +108,8 @@ class Encoder:
             "attributes": self._attributes(record.attributes),
         }
         if record.body is not None:
-            made["body"] = {"stringValue": self._clean(record.body)}
+            body = encode_payload(record.body).decode()
+            made["body"] = {"stringValue": self._clean(body)}
         if record.place is not None:
             made["traceId"] = record.place.trace.hex()
             made["spanId"] = record.place.span.hex()

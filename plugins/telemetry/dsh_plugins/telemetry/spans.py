@@ -17,6 +17,8 @@ from dsh.hooks import frozen
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dsh.hooks import AnyDurable
+
 __all__ = ["CLIENT", "INTERNAL", "LogRecord", "Mark", "Place", "Span", "Value", "place_of"]
 
 Value: TypeAlias = "str | bool | int | float | tuple[str, ...]"
@@ -74,12 +76,15 @@ class Span:
 
 @frozen(slots=True)
 class LogRecord:
-    """One event of a session's log. `severity` is the number of the OpenTelemetry log model."""
+    """One event of a session's log. `severity` is the number of the OpenTelemetry log model.
+
+    `body` is the event's own data, which the session holds anyway; it becomes text when it is sent.
+    """
 
     name: str
     time: int
     severity: int
-    body: str | None
+    body: AnyDurable | None
     attributes: Mapping[str, Value]
     place: Place | None
 
