@@ -160,6 +160,8 @@ async def test_a_collector_that_is_not_there_is_told_once(
         (TelemetryConfig(endpoint="http://u:canary@h"), "without a password"),
         (TelemetryConfig(redact=("(",)), "telemetry.redact"),
         (TelemetryConfig(headers={"X": "é"}), "telemetry.headers"),
+        (TelemetryConfig(headers={"X Y": "z"}), "telemetry.headers"),
+        (TelemetryConfig(header_env={"é": "K"}), "telemetry.headerEnv"),
     ],
 )
 async def test_settings_that_mean_nothing_are_refused(config: TelemetryConfig, words: str) -> None:
@@ -258,6 +260,20 @@ def test_a_key_at_the_edge_of_a_long_text_leaves_no_piece() -> None:
     assert "sk-" not in text
     assert len(text) < TEXT_MAX + 50
     assert redaction("short") == "short"
+
+
+@pytest.mark.holds("TE3")
+@pytest.mark.parametrize(
+    "key", ["first line\nsecond line", 'quo"ted and \\ back', "caf\udce9-canary"]
+)
+def test_a_key_is_found_in_json_and_in_json_within_it(key: str) -> None:
+    environ = ProcessEnviron({"A_TOKEN": key})
+    redaction = Redaction((), environ, EnvironCredentials(environ))
+    redaction.renew()
+    once = json.dumps({"said": key}, ensure_ascii=False)
+    assert redaction(f"<{key}>") == "<[redacted]>"
+    assert redaction(once) == '{"said": "[redacted]"}'
+    assert "[redacted]" in redaction(json.dumps({"body": once}, ensure_ascii=False))
 
 
 @pytest.mark.holds("TE2")

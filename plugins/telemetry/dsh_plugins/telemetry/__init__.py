@@ -7,6 +7,7 @@ cannot be sent in time is dropped and counted.
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,7 @@ __all__ = ["telemetry"]
 
 VARIABLE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 DEFAULT: Final = "http://127.0.0.1:4318"
+HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 @frozen
@@ -108,10 +110,11 @@ def _listen(ctx: Context, recorder: Recorder) -> None:
 
 def _exporter(ctx: Context, config: TelemetryConfig, deps: _Deps, measures: Measures) -> Exporter:
     redaction = Redaction(config.redact, deps.environ, deps.credentials)
-    for name, value in config.headers.items():
-        if not name.isascii() or not value.isascii() or not value.isprintable():
+    for name, value in (*config.headers.items(), *((name, "") for name in config.header_env)):
+        if not HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+            where = "headers" if name in config.headers else "headerEnv"
             raise PluginError(
-                f"the header {name!r} cannot be sent (at telemetry.headers)", code="BAD_CONFIG"
+                f"the header {name!r} cannot be sent (at telemetry.{where})", code="BAD_CONFIG"
             )
     deps.credentials.reserve(config.header_env.values())
     resource = {"service.name": config.service_name, "service.version": _own_version()}

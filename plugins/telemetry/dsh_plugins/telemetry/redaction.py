@@ -6,6 +6,7 @@ that happens to a text, so it does not matter where it came from.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Final, final
 
@@ -38,7 +39,12 @@ class Redaction:
     def renew(self) -> None:
         """Look up the values of all variables that hold keys, the longest first."""
         values = (self._environ.get(name) for name in self._credentials.secret_names())
-        found = {value for value in values if value is not None and len(value) >= SECRET_MIN}
+        found = {
+            form
+            for value in values
+            if value is not None and len(value) >= SECRET_MIN
+            for form in _forms(value)
+        }
         self._secrets = sorted(found, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
@@ -52,6 +58,13 @@ class Redaction:
         if len(text) > TEXT_MAX:
             text = f"{text[:TEXT_MAX]}… ({len(text) - TEXT_MAX} characters more)"
         return text
+
+
+def _forms(value: str) -> tuple[str, ...]:
+    """A value as it stands in a text, in a JSON text, and in one within another."""
+    # Not by orjson: a variable may hold bytes that are no text.
+    once = json.dumps(value, ensure_ascii=False)[1:-1]
+    return value, once, json.dumps(once, ensure_ascii=False)[1:-1]
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
