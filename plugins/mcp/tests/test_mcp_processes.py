@@ -197,54 +197,6 @@ async def test_a_server_that_dies_fails_its_calls_and_is_started_again(
 
 
 @pytest.mark.holds("MC2")
-async def test_a_server_has_ended_although_what_it_started_holds_its_output(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    part = f"""
-def called(m):
-    if m["params"]["name"] != "die": return text("ok")
-    wait = "import signal; signal.pause()"
-    child = subprocess.Popen([sys.executable, "-I", "-S", "-c", wait])
-    open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
-    os._exit(3)
-"""
-    async with open_desk(caplog, {"s": server(part)}) as desk:
-        done = await desk.call("mcp__s__die")
-        assert (done.code, "exited with status 3" in done.text) == ("MCP_SERVER_GONE", True)
-        assert (await desk.call("mcp__s__echo")).text == "ok"
-        assert not alive(int((tmp_path / "pid").read_text()))
-
-
-@pytest.mark.holds("MC10")
-async def test_a_server_that_asks_and_does_not_read_is_answered_within_bounds(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    part = """
-def called(m):
-    if m["params"]["name"] == "seen": return text(str(len(seen)))
-    for n in range(20_000): say(id=f"p{n}", method="ping")
-    return text("asked")
-"""
-    async with open_desk(caplog, {"s": server(part)}) as desk:
-        assert (await desk.call("mcp__s__echo")).text == "asked"
-        answered = int((await desk.call("mcp__s__seen")).text)
-    assert 200 < answered < 10_000  # the pipe holds some, too
-
-
-@pytest.mark.holds("MC10")
-async def test_not_everything_that_may_be_said_of_a_server_is_said(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    part = "tools = [tool('x' * 5_000 + str(n), inputSchema={'type': 5}) for n in range(90)]"
-    async with open_desk(caplog, {"s": server(part)}) as desk:
-        warnings = desk.warnings()
-    assert len(warnings) == 51
-    assert "left out: " in warnings[0]
-    assert max(len(one) for one in warnings) < 1_000
-    assert "more to say of it" in warnings[-1]
-
-
-@pytest.mark.holds("MC2")
 async def test_a_server_that_keeps_failing_is_given_up(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
