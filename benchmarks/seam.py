@@ -15,6 +15,7 @@ import trio
 from benchmarks.bare_httpx import add
 from benchmarks.meter import Meter
 from dsh import catalog as ev
+from dsh.hooks import Line
 from dsh.hooks.live import LlmRequest
 from dsh.kernel import Context, open_kernel, plugin
 from dsh.llm import LLM, Assembler, LlmRuntime, llm_plugin
@@ -25,7 +26,7 @@ from dsh_plugins.openai_chat import openai_chat
 from dsh_plugins.openai_chat.catalog import OpenAiChatConfig, ProviderProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from dsh.hooks import History
 
 #: The tool of the bare loops, as the seam has it.
 SUM: Final = ev.records.ToolSchema(
@@ -67,14 +68,14 @@ def result(call: ev.records.ToolCallBlock) -> ev.records.ToolResultMessage:
 
 
 async def one_step(
-    llm: LlmRuntime, history: Sequence[ev.records.Message], meter: Meter
+    llm: LlmRuntime, history: History[ev.records.Message], meter: Meter
 ) -> list[ev.records.Message]:
     """One request and its tool calls: the messages that it adds; one, when the model is done."""
     signal = ManualSignal()
     call = await llm.prepare_call(CONFIG, signal)
     assembler = Assembler()
     request = LlmRequest(
-        provider="bench", model="m", messages=tuple(history), tools=(SUM,), session_id="s",
+        provider="bench", model="m", messages=history, tools=(SUM,), session_id="s",
         signal=signal,
     )  # fmt: skip
     async with call.stream(request) as chunks:
@@ -101,10 +102,11 @@ async def run(url: str) -> None:
         await kernel.mount(openai_chat, config).ready()
         llm = kernel.root.require(LLM)
         meter.ready()
-        history: list[ev.records.Message] = [said("u", "Add, please.")]
+        line: Line[ev.records.Message] = Line([said("u", "Add, please.")])
         while True:
-            added = await one_step(llm, history, meter)
-            history.extend(added)
+            added = await one_step(llm, line.so_far(), meter)
+            for message in added:
+                line.add(message)
             if len(added) == 1:
                 break
             meter.step()

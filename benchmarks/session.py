@@ -69,10 +69,7 @@ def turn(log: LogWriting) -> None:
 
 
 def growing(sizes: Sizes) -> Iterator[dict[str, object]]:
-    """Append, and derive once a turn, at each length of one log, in memory as a live one is.
-
-    A derivation costs what was added, and a pointer for each message in the tuple it hands out.
-    """
+    """Append, and derive once a turn, at each length of one log, in memory as a live one is."""
     log = LogWriting()
     log.session.writer.without_store()
     first = None

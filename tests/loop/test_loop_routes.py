@@ -191,8 +191,9 @@ async def test_neither_the_seed_nor_a_request_can_be_changed_in_place() -> None:
         assert "FrozenInstanceError" in outcome.reason.error.message
         await handle.agent.ask(user_message("two"))
         assert house.model.requests[0].model == "model-1"
+        now = handle.agent.session.derive_messages()
         with pytest.raises(AttributeError):
-            house.model.requests[0].messages = ()  # type: ignore[misc]
+            house.model.requests[0].messages = now  # type: ignore[misc]
 
 
 @pytest.mark.holds("RR01", "RR02", "D11", "D14", "NEW-15", "D13", "D15", "LC06")

@@ -25,6 +25,7 @@ from dsh.session import (
 )
 from dsh.session.seeds import seeded
 from dsh.testing import LogWriting
+from dsh.testing.effort import bytes_of, calls_of
 from dsh.testing.logs import said
 from dsh.wire import RowReader, StoredEvent, encode_rows
 
@@ -154,6 +155,26 @@ def test_a_held_derivation_does_not_grow() -> None:
     log.whole_turn()
     assert len(held) == 2
     assert len(log.session.derive_messages()) == 4
+    assert log.session.derive_messages().line is held.line
+
+
+@pytest.mark.holds("D15")
+def test_a_replacement_begins_a_history_of_its_own() -> None:
+    log = LogWriting()
+    log.whole_turn("hi", "yes")
+    held = log.session.derive_messages()
+    [first, _] = log.session.surface.nodes
+    log.turn_start()
+    log.session.append(
+        ev.user.Message(message=said("shorter", message_id="new")),
+        surface=records.Replace(start_seq=first, end_seq=first),
+        sources=(first,),
+    )
+    now = log.session.derive_messages()
+    assert [message.id for message in now] == ["new", held[1].id]
+    assert now.line is not held.line
+    assert now[1] is held[1]
+    assert held[0].id != "new"
 
 
 @pytest.mark.holds("SD06", "SU33", "SU37", "SP05", "D15")
@@ -215,6 +236,26 @@ def test_a_derivation_costs_what_was_added(monkeypatch: pytest.MonkeyPatch) -> N
     log.session.derive_messages()
     log.session.derive_messages()
     assert len(projected) == 4
+
+
+@pytest.mark.holds("D15")
+def test_a_derivation_costs_the_same_whatever_came_before() -> None:
+    def costs(turns: int) -> tuple[int, int]:
+        log = LogWriting()
+        for _ in range(turns):
+            log.whole_turn()
+        log.session.derive_messages()
+        # A list that grows is moved now and then; most derivations meet none of that.
+        held: list[int] = []
+        for _ in range(4):
+            log.whole_turn()
+            held.append(bytes_of(log.session.derive_messages))
+        log.whole_turn()
+        return calls_of(log.session.derive_messages), min(held)
+
+    few, many = costs(20), costs(2_000)
+    assert few[0] == many[0]
+    assert many[1] < 500
 
 
 CONFIG = records.LlmCallConfig(provider="p", model="m", max_tokens=10)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import orjson
 import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsh.catalog import records
 from dsh.errors import LlmError
+from dsh.hooks import Line
 from dsh.hooks.live import LlmRequest
 from dsh.testing import messages_refusal_of
+from dsh.testing.effort import calls_of
 from dsh_plugins.anthropic_messages.body import BodyEncoder
 from dsh_plugins.anthropic_messages.catalog import MessagesProfile
 from dsh_plugins.anthropic_messages.servers import server_of
@@ -202,17 +207,67 @@ def test_marks_are_on_tools_prompt_and_the_two_newest_of_the_user() -> None:
 @pytest.mark.holds("LM15")
 def test_each_message_is_encoded_once_and_a_body_begins_like_the_one_before() -> None:
     kept = encoder(MessagesProfile(cache="off"))
-    history: list[records.Message] = [prompt("p"), said("go")]
+    line: Line[records.Message] = Line([prompt("p"), said("go")])
     before = b""
     for at in range(30):
-        body = kept.body(request(*history, tools=(TOOL,)))
+        history = line.so_far()
+        body = kept.body(evolve(request(tools=(TOOL,)), messages=history))
         assert body == encoder(MessagesProfile(cache="off")).body(request(*history, tools=(TOOL,)))
         # Everything but the brackets at the end.
         assert body.startswith(before[:-4] if before else b"")
         before = body
         first = kept.encoded(history[-1])
         assert kept.encoded(history[-1]) is first
-        history += [reply(calling(f"c{at}")), result(f"c{at}", f"text {at}")]
+        line.add(reply(calling(f"c{at}")))
+        line.add(result(f"c{at}", f"text {at}"))
+
+
+MESSAGES = st.one_of(
+    st.sampled_from(("", "Be brief.")).map(prompt),
+    st.sampled_from((" ", "go")).map(said),
+    st.sampled_from(("", "out")).map(lambda text: result("c1", text)),
+    st.just(THOUGHT),
+    st.sampled_from(
+        (
+            reply(),
+            reply(records.TextBlock(text="So.")),
+            reply(records.ReasoningBlock(text="only thought")),
+            reply(calling("c1")),
+        )
+    ),
+)
+
+
+@pytest.mark.holds("LM14", "LM15")
+@given(st.lists(MESSAGES, max_size=14), st.sampled_from(("marks", "off")))
+def test_a_body_of_a_growing_history_equals_one_that_is_made_at_once(
+    messages: list[records.Message], cache: Literal["marks", "off"]
+) -> None:
+    profile = MessagesProfile(cache=cache)
+    kept = encoder(profile)
+    line: Line[records.Message] = Line()
+    for message in messages:
+        line.add(message)
+        asked = request(reasoning_effort="low", system="s")
+        body = kept.body(evolve(asked, messages=line.so_far()))
+        assert body == encoder(profile).body(evolve(asked, messages=[*line.so_far()]))
+
+
+@pytest.mark.holds("LM15")
+def test_a_body_costs_what_it_adds() -> None:
+    def cost(steps: int) -> int:
+        kept = encoder()
+        line: Line[records.Message] = Line([prompt("p"), said("go")])
+        for at in range(steps):
+            line.add(reply(calling(f"c{at}")))
+            line.add(result(f"c{at}", "text"))
+        kept.body(evolve(request(), messages=line.so_far()))
+        line.add(reply(calling("c")))
+        line.add(result("c", "text"))
+        longer = evolve(request(reasoning_effort="low"), messages=line.so_far())
+        return calls_of(lambda: kept.body(longer))
+
+    assert cost(10) == cost(1_500)
 
 
 @pytest.mark.holds("LM14")

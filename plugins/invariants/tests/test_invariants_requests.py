@@ -115,10 +115,6 @@ CHANGES: dict[str, tuple[Callable[[live.LlmRequest], live.LlmRequest], str]] = {
     "a stop": (lambda r: evolve(r, stop=("x",)), "stop is ('x',)"),
     "no tools": (lambda r: evolve(r, tools=()), "tools is ()"),
     "a system field": (lambda r: evolve(r, system="hidden"), "system field"),
-    "a list": (
-        lambda r: evolve(r, messages=list(r.messages)),  # type: ignore[arg-type]
-        "could be changed",
-    ),
     "no session": (lambda r: evolve(r, session_id=None), "which is not live"),
     "another session": (lambda r: evolve(r, session_id="t"), "'t', which is not live"),
 }

@@ -31,8 +31,9 @@ from dsh.catalog.records import (
     UserMessage,
 )
 from dsh.errors import LlmError
-from dsh.hooks import frozen_object
+from dsh.hooks import Line, frozen_object
 from dsh.testing import refusal_of
+from dsh.testing.effort import calls_of
 from dsh.testing.model_seam import ask, user
 from dsh_plugins.openai_chat.catalog import ProviderProfile
 from dsh_plugins.openai_chat.families import FAMILIES, server_of
@@ -216,16 +217,13 @@ def grown() -> list[LlmRequest]:
             parameters=frozen_object({"type": "object", "properties": {"ü": {"type": "string"}}}),
         ),
     )
-    history: tuple[Message, ...] = (system("s"), user("hi"))
+    line: Line[Message] = Line([system("s"), user("hi")])
     requests: list[LlmRequest] = []
     for step in range(6):
-        request = ask(*history)
+        request = evolve(ask(), messages=line.so_far())
         requests.append(evolve(request, tools=tools, max_tokens=9, temperature=0.5, stop=("x",)))
-        history = (
-            *history,
-            said(ReasoningBlock(text="r"), call(f"c{step}"), message_id=f"a{step}"),
-            result(f"c{step}", f"line {step} — ok"),
-        )
+        line.add(said(ReasoningBlock(text="r"), call(f"c{step}"), message_id=f"a{step}"))
+        line.add(result(f"c{step}", f"line {step} — ok"))
     return requests
 
 
@@ -243,6 +241,19 @@ def test_within_a_series_each_body_begins_with_the_one_before() -> None:
     bodies = [encoder().body(request) for request in grown()]
     for earlier, later in itertools.pairwise(bodies):
         assert later.startswith(earlier.removesuffix(b"]}"))
+
+
+@pytest.mark.holds("LM5")
+def test_a_body_costs_what_it_adds() -> None:
+    def cost(count: int) -> int:
+        warm = encoder()
+        line: Line[Message] = Line(user("hi", f"u{number}") for number in range(count))
+        warm.body(evolve(ask(), messages=line.so_far()))
+        line.add(user("and", "u"))
+        longer = evolve(ask(), messages=line.so_far())
+        return calls_of(lambda: warm.body(longer))
+
+    assert cost(10) == cost(3_000)
 
 
 @pytest.mark.holds("LM5")

@@ -7,6 +7,7 @@ catalog and every room above stand on. This room never awaits, reads a clock or 
 from __future__ import annotations
 
 from dsh.hooks.classes import frozen
+from dsh.hooks.history import History, Line
 from dsh.hooks.jsonvalue import (
     EMPTY_OBJECT,
     FrozenDict,
@@ -57,10 +58,12 @@ __all__ = [
     "Emit",
     "ErrorPolicy",
     "FrozenDict",
+    "History",
     "Hook",
     "InvalidJson",
     "JsonObject",
     "JsonValue",
+    "Line",
     "LogOnly",
     "Logged",
     "Next",

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, overload
 from attrs import field
 
 from dsh.hooks.classes import frozen
+from dsh.hooks.history import History, Line
 from dsh.hooks.payloads import CoreSurface, LogOnly
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     import trio
@@ -136,8 +137,11 @@ class Session(ABC):
         """Hold deliveries asked for by listeners until this block has finished publishing."""
 
     @abstractmethod
-    def derive_messages(self) -> tuple[records.Message, ...]:
-        """The model-visible history: the surface, projected. Messages are shared and frozen."""
+    def derive_messages(self) -> History[records.Message]:
+        """The model-visible history: the surface, projected. Messages are shared and frozen.
+
+        An immutable sequence, made in constant time; equal to a tuple of the same messages.
+        """
 
 
 @frozen(kw_only=True, slots=True)
@@ -362,13 +366,21 @@ class AssembleContext:
     signal: TurnSignal | None
 
 
+def _history(messages: Iterable[records.Message]) -> History[records.Message]:
+    return messages if isinstance(messages, History) else Line(messages).so_far()
+
+
 @frozen(kw_only=True, slots=True, eq=False)
 class LlmRequest:
-    """One model request, complete and frozen. Compared by identity."""
+    """One model request, complete and frozen. Compared by identity.
+
+    `messages` may be given as any iterable. A request whose messages are those of a session, or
+    come from one `Line` that only grows, costs an adapter only what is new in it.
+    """
 
     provider: str
     model: str
-    messages: tuple[records.Message, ...]
+    messages: History[records.Message] = field(converter=_history)
     tools: tuple[records.ToolSchema, ...] = ()
     reasoning_effort: str | None = None
     temperature: float | None = None

@@ -21,6 +21,7 @@ from dsh.llm.assemble import Assembler
 from dsh.llm.call import LLM, LlmRuntime, PreparedCall, llm_plugin
 from dsh.llm.failure import ErrorFacts, describe, error_facts, failure_of, raised
 from dsh.llm.grammar import ChunkGrammar, grammar_fault
+from dsh.llm.history import HistoryFolds, MessageFold
 from dsh.llm.identity import WeakIdentityMap
 from dsh.llm.mapping import map_chunks
 from dsh.llm.retry_after import retry_after_ms
@@ -38,8 +39,10 @@ __all__ = [
     "Assembler",
     "ChunkGrammar",
     "ErrorFacts",
+    "HistoryFolds",
     "LlmAdapter",
     "LlmRuntime",
+    "MessageFold",
     "ModelInfo",
     "PreparedCall",
     "ProviderInfo",

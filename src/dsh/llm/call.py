@@ -15,15 +15,17 @@ import attrs
 from dsh import catalog as ev
 from dsh.catalog.records import AssistantMessage, LlmCallConfigAdapterDefaults, ModelSource
 from dsh.errors import HarnessError, LlmError
+from dsh.hooks import Line
 from dsh.kernel import Context, ServiceKey, core_of, plugin
 from dsh.llm.failure import failure_of, raised
+from dsh.llm.history import HistoryFolds
 from dsh.llm.identity import WeakIdentityMap
 from dsh.llm.metadata import check_models, check_resolved
 from dsh.llm.normalise import LawfulStream, refuse
 from dsh.llm.routes import Registration, RouteTable, routes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dsh.catalog.records import LlmCallConfig, Message, RetryPolicy
     from dsh.hooks.live import ChunkStream, LlmRequest, TurnSignal
@@ -116,10 +118,12 @@ class LlmRuntime:
 
     def __init__(self, core: CoreContext) -> None:
         self._core: Final = core
-        self._table: Final = RouteTable(lambda: core.emit(ev.llm.AdaptersUpdated()))
+        self._table: Final = RouteTable(self._routes_changed)
         # Messages without a foreign adapter's replay state, by identity, so that an adapter that
         # caches encodings meets the same object in each request.
         self._stripped: WeakIdentityMap[AssistantMessage, AssistantMessage] = WeakIdentityMap()
+        # By adapter that reads replay states: histories without the foreign ones.
+        self._own: Final[dict[LlmAdapter, HistoryFolds[_Own]]] = {}
 
     def register(self, ctx: Context, adapter: LlmAdapter, routes: Sequence[str]) -> Registration:
         """Serve these provider routes with `adapter`, as an effect of `ctx`; all or nothing.
@@ -204,10 +208,19 @@ class LlmRuntime:
     def _open(self, route: Route, request: LlmRequest) -> ChunkStream:
         adapter = route.adapter
         if adapter.reads_replay_state:
-            messages = tuple(self._for_adapter(message, adapter) for message in request.messages)
-            if any(a is not b for a, b in zip(messages, request.messages, strict=True)):
-                request = attrs.evolve(request, messages=messages)
+            folds = self._own.get(adapter)
+            if folds is None:
+                bare = partial(self._for_adapter, adapter=adapter)
+                folds = self._own[adapter] = HistoryFolds(lambda: _Own(bare))
+            own = folds.of(request.messages)
+            if own.differs:
+                request = attrs.evolve(request, messages=own.messages.so_far())
         return adapter.stream(request)
+
+    def _routes_changed(self) -> None:
+        # Whose replay state is foreign may be another now.
+        self._own.clear()
+        self._core.emit(ev.llm.AdaptersUpdated())
 
     def _for_adapter(self, message: Message, adapter: LlmAdapter) -> Message:
         """`message` without a replay state that another adapter made; the same object if it can."""
@@ -224,6 +237,24 @@ class LlmRuntime:
             bare = attrs.evolve(message, source=attrs.evolve(source, replay_state=None))
             self._stripped.put(message, bare)
         return bare
+
+
+@final
+class _Own:
+    """A fold of messages: the same, without the replay states that other adapters made."""
+
+    __slots__ = ("_bare", "differs", "messages")
+
+    def __init__(self, bare: Callable[[Message], Message]) -> None:
+        self._bare: Final = bare
+        self.messages: Final[Line[Message]] = Line()
+        #: Whether any message is another object than it was.
+        self.differs = False
+
+    def add(self, message: Message) -> None:
+        bare = self._bare(message)
+        self.differs = self.differs or bare is not message
+        self.messages.add(bare)
 
 
 async def _resolved(route: Route, config: LlmCallConfig) -> ResolvedModel:

@@ -20,6 +20,7 @@ from dsh.session import canonical_header, same_header
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dsh.hooks import History
     from dsh.wire import StoredEvent
 
 __all__ = [
@@ -246,7 +247,7 @@ def _without_defaults(header: records.EpochHeader) -> records.LlmCallConfig:
 
 def generate_request(
     header: records.EpochHeader,
-    messages: tuple[records.Message, ...],
+    messages: History[records.Message],
     *,
     session_id: str,
     signal: live.TurnSignal,

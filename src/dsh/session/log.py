@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from dsh.catalog.records import Message, SurfaceOp
+    from dsh.hooks import History
 
 __all__ = ["Session"]
 
@@ -253,8 +254,7 @@ class Session(live.Session):
         self._deliver()
 
     @override
-    def derive_messages(self) -> tuple[Message, ...]:
-        """The model-visible history: the surface, projected. Messages are shared and frozen."""
+    def derive_messages(self) -> History[Message]:
         return self._derived.messages()
 
     def request_header(self) -> EpochHeader | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dsh.catalog import assistant, system, tool, user
 from dsh.catalog.records import TextBlock
+from dsh.hooks import History, Line
 from dsh.session.surface import Surface
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def message_of(event: StoredEvent) -> Message | None:
             return None
 
 
-def derive(events: Iterable[StoredEvent]) -> tuple[Message, ...]:
+def derive(events: Iterable[StoredEvent]) -> History[Message]:
     """The messages of a whole log, from scratch. `events` begins at seq 0."""
     surface = Surface()
     nodes: dict[int, StoredEvent] = {}
@@ -49,37 +50,39 @@ def derive(events: Iterable[StoredEvent]) -> tuple[Message, ...]:
             surface.apply(event.seq, event.surface_op)
             nodes[event.seq] = event
     found = (message_of(nodes[seq]) for seq in surface.nodes)
-    return tuple(message for message in found if message is not None)
+    return Line(message for message in found if message is not None).so_far()
 
 
 class Derived:
     """The derived messages of one growing log: a derivation costs what was added since the last."""
 
-    __slots__ = ("_event_at", "_generation", "_messages", "_seen", "_snapshot", "_surface")
+    __slots__ = ("_event_at", "_generation", "_line", "_messages", "_seen", "_surface")
 
     def __init__(self, event_at: Callable[[int], StoredEvent], surface: Surface) -> None:
         self._event_at = event_at
         self._surface = surface
-        self._generation = surface.generation
-        self._seen = 0
-        self._messages: list[Message] = []
-        self._snapshot: tuple[Message, ...] = ()
+        self._begin()
 
-    def messages(self) -> tuple[Message, ...]:
-        """The messages now. The same tuple as before, if no node came or went."""
+    def _begin(self) -> None:
+        self._generation = self._surface.generation
+        self._seen = 0
+        self._line: Line[Message] = Line()
+        self._messages = self._line.so_far()
+
+    def messages(self) -> History[Message]:
+        """The messages now, in the line of those before unless a node was replaced.
+
+        The same object as before, if no node came or went.
+        """
         if self._generation != self._surface.generation:
-            self._generation = self._surface.generation
-            self._seen = 0
-            self._messages = []
-            self._snapshot = ()
+            self._begin()
         nodes = self._surface.nodes
         if self._seen < len(nodes):
-            before = len(self._messages)
             for place in range(self._seen, len(nodes)):
                 message = message_of(self._event_at(nodes[place]))
                 if message is not None:
-                    self._messages.append(message)
+                    self._line.add(message)
             self._seen = len(nodes)
-            if len(self._messages) != before:
-                self._snapshot = tuple(self._messages)
-        return self._snapshot
+            if len(self._line) != len(self._messages):
+                self._messages = self._line.so_far()
+        return self._messages

@@ -47,7 +47,7 @@ class RecordedRequest:
     """
 
     header: EpochHeader
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     chunks: tuple[StreamChunk, ...]
 
     @property
@@ -67,7 +67,7 @@ class RecordedTurn:
     number: int
     start: int
     steps: Mapping[int, tuple[RecordedRequest, ...]]
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     end: TurnEndReason | None
 
 
@@ -107,7 +107,7 @@ class _Listener:
         self._header: EpochHeader | None = None
         self._turn = self._step = self._start = 0
         self._steps: dict[int, tuple[RecordedRequest, ...]] = {}
-        self._sent: tuple[Message, ...] | None = None
+        self._sent: Sequence[Message] | None = None
         self._chunks: list[StreamChunk] = []
 
     def listen(self) -> None:

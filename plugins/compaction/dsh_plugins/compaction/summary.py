@@ -62,7 +62,7 @@ async def write_summary(
         request = LlmRequest(
             provider=call.config.provider,
             model=call.config.model,
-            messages=tuple(messages),
+            messages=messages,
             tools=tuple(tools),
             reasoning_effort=call.config.reasoning_effort,
             temperature=call.config.temperature,

@@ -77,7 +77,7 @@ class Requests:
             return f"a request leaves where {trace.place}"
         if not trace.headed:
             return "a request leaves, and no request/header is in the log"
-        return _changeable(request.messages)
+        return None
 
     def _header(self, session: Session, request: live.LlmRequest) -> str | None:
         header = session.request_header()
@@ -121,9 +121,3 @@ class Requests:
         last = sent[place - 1] if place else None
         self._compared[session] = _Compared(surface.generation, len(surface), place, last)
         return None
-
-
-def _changeable(messages: object) -> str | None:
-    if isinstance(messages, tuple):
-        return None
-    return f"its messages are {type(messages).__name__}, not a tuple: they could be changed"

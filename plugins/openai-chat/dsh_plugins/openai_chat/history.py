@@ -11,7 +11,7 @@ costs what it adds. A body made with the caches equals one made without, byte fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never, final
 
 import orjson
 
@@ -28,11 +28,10 @@ from dsh.catalog.records import (
     ToolSchema,
     UserMessage,
 )
-from dsh.llm import WeakIdentityMap, http
-from dsh_plugins.openai_chat.series import JoinedSeries
+from dsh.llm import HistoryFolds, WeakIdentityMap, http
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from dsh.catalog.records import ContentBlock, Message
     from dsh.hooks import JsonObject, JsonValue
@@ -46,13 +45,32 @@ NO_OUTPUT: Final = "(no output)"
 RAW_ARGUMENTS: Final = "raw_arguments"
 
 
+@final
+class _Joined:
+    """A fold of messages: all of them as JSON, with commas between."""
+
+    __slots__ = ("_encode", "text")
+
+    def __init__(self, encode: Callable[[Message], bytes]) -> None:
+        self._encode: Final = encode
+        self.text: Final = bytearray()
+
+    def add(self, message: Message) -> None:
+        encoded = self._encode(message)
+        # An empty encoding is a message that has nothing to say on the wire.
+        if encoded:
+            if self.text:
+                self.text.extend(b",")
+            self.text.extend(encoded)
+
+
 class BodyEncoder:
     """Encodes the requests of one provider route."""
 
     def __init__(self, server: Server) -> None:
         self._server: Final = server
         self._messages: Final[WeakIdentityMap[Message, bytes]] = WeakIdentityMap()
-        self._series: Final = JoinedSeries(self.encoded)
+        self._joined: Final = HistoryFolds(lambda: _Joined(self.encoded))
         self._tools: Final[WeakIdentityMap[ToolSchema, bytes]] = WeakIdentityMap()
 
     def body(self, request: LlmRequest) -> bytes:
@@ -60,7 +78,7 @@ class BodyEncoder:
 
         Raises LlmError UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT or INVALID_REQUEST.
         """
-        messages = self._series.joined(request.session_id, request.messages)
+        messages: bytes | bytearray = self._joined.of(request.messages).text
         if request.system is not None:
             role = self._server.habits.system_role
             system = http.json_text({"role": role, "content": request.system})

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dsh.catalog.records import Message
+    from dsh.hooks import History
     from dsh.wire import StoredEvent
 
 __all__ = ["request_at", "steps_of"]
@@ -33,7 +34,7 @@ def steps_of(events: Sequence[StoredEvent]) -> tuple[Step, ...]:
     )
 
 
-def request_at(events: Sequence[StoredEvent], wanted: str | None) -> tuple[Message, ...]:
+def request_at(events: Sequence[StoredEvent], wanted: str | None) -> History[Message]:
     """The messages of the step's last request; None: the history as it is now.
 
     The history ends with the last reply, which no request has sent yet. Raises UsageError for a
