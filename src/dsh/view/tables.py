@@ -163,7 +163,7 @@ KINDS: Final[tuple[Kind, ...]] = ("turns", "steps", "requests", "ops", "spans", 
 
 @final
 class Tables:
-    """All entities of one log, each kind a list that only grows, with a record of what changed."""
+    """All entities of one log, each kind a list that only grows, and when each changed last."""
 
     def __init__(self) -> None:
         self.turns: Final[list[Turn]] = []
@@ -172,12 +172,10 @@ class Tables:
         self.ops: Final[list[Op]] = []
         self.spans: Final[list[Span]] = []
         self.rows: Final[list[Row]] = []
-        self._changes: Final[list[tuple[Kind, int]]] = []
-
-    @property
-    def revision(self) -> int:
-        """Counts every change; what `changed` takes."""
-        return len(self._changes)
+        #: Counts every change; what `changed` takes. Read only.
+        self.revision = 0
+        #: The revision in which each entity changed last, the newest at the end.
+        self._changes: Final[dict[tuple[Kind, int], int]] = {}
 
     def add(self, kind: Kind, entity: Entity) -> int:
         """Put one more entity at the end of its table. Returns its index."""
@@ -188,13 +186,17 @@ class Tables:
 
     def touch(self, kind: Kind, index: int) -> None:
         """Say that an entity changed."""
-        self._changes.append((kind, index))
+        self.revision += 1
+        self._changes.pop((kind, index), None)
+        self._changes[kind, index] = self.revision
 
     def changed(self, since: int = 0) -> dict[Kind, list[tuple[int, Entity]]]:
         """Everything that changed after revision `since`, with its index in its table."""
-        found: dict[Kind, set[int]] = {kind: set() for kind in KINDS}
-        for kind, index in self._changes[since:]:
-            found[kind].add(index)
+        found: dict[Kind, list[int]] = {kind: [] for kind in KINDS}
+        for (kind, index), revision in reversed(self._changes.items()):
+            if revision <= since:
+                break
+            found[kind].append(index)
         changes: dict[Kind, list[tuple[int, Entity]]] = {}
         for kind, indices in found.items():
             table = cast("Sequence[Entity]", getattr(self, kind))
