@@ -1,11 +1,11 @@
 """Machine instructions of one scripted step, counted by callgrind: the same on every machine.
 
-What comes in: two conversation lengths. What goes out: the instructions of each whole process, and
-of one step: their difference divided by the steps between. No network is in it, and load does not
-change it; but a full collection may fall into the difference or not, so the steps should be many.
-`valgrind` must be installed; a run takes minutes.
+What comes in: two conversation lengths, `--after` steps and `--steps` more. What goes out: the
+instructions of each whole process, and of one step: their difference divided by the steps between.
+No network is in it, and load does not change it; but a full collection may fall into the difference
+or not, so the steps should be many. `valgrind` must be installed; a run takes minutes.
 
-    python -m benchmarks.instructions [--steps 150]
+    python -m benchmarks.instructions [--steps 150] [--after 10]
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from benchmarks.running import ROOT, environment
 
 __all__ = ["instructions"]
 
-#: Steps of the shorter conversation: enough that every cache is warm.
-BASE: Final = 10
+#: Steps of the shorter conversation, unless told otherwise: enough that every cache is warm.
+WARM: Final = 10
 
 
 def instructions(steps: int) -> int:
@@ -45,8 +45,10 @@ def main() -> None:
     """Count, and print one JSON object."""
     parser = argparse.ArgumentParser(description="instructions of one scripted step")
     parser.add_argument("--steps", type=int, default=150, help="steps between the two runs")
-    steps = parser.parse_args().steps
-    short, long = instructions(BASE), instructions(BASE + steps)
+    parser.add_argument("--after", type=int, default=WARM, help="steps of the shorter run")
+    options = parser.parse_args()
+    steps, after = options.steps, options.after
+    short, long = instructions(after), instructions(after + steps)
     told = {"short": short, "long": long, "aStep": round((long - short) / steps)}
     print(json.dumps(told))
 

@@ -126,6 +126,7 @@ def test_whatever_was_there_the_wanted_prompt_is_in_force_and_stays_so(
 
 @pytest.mark.holds("D6", "NEW-9h")
 def test_system_nodes_are_read_incrementally_and_anew_after_a_replacement() -> None:
+    """Dormant ones are left out, so that a prompt that came and went costs nothing later."""
     log = LogWriting()
     session = log.session
     reader = PromptNodes()
@@ -140,6 +141,7 @@ def test_system_nodes_are_read_incrementally_and_anew_after_a_replacement() -> N
     log.user("hello")
     assert read() == ["one"]
     log.system("two")
+    log.system("")
     assert read() == ["one", "two"]
     source = records.SystemPromptSource()
     session.append(

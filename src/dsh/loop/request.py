@@ -99,7 +99,10 @@ def plan_prompt(
 
 
 class PromptNodes:
-    """The system nodes of a growing surface, read once each; a replacement makes it read anew."""
+    """The system nodes of a growing surface, read once each; a replacement makes it read anew.
+
+    Dormant ones are left out, but for the first: nothing is ever done about them.
+    """
 
     def __init__(self) -> None:
         self._generation = -1
@@ -108,16 +111,18 @@ class PromptNodes:
 
     def current(
         self, nodes: Sequence[int], generation: int, events: Sequence[StoredEvent]
-    ) -> tuple[PromptNode, ...]:
-        """The system nodes among the surface's `nodes` (seqs, in surface order)."""
+    ) -> Sequence[PromptNode]:
+        """The system nodes among the surface's `nodes` (seqs, in order), until the next call."""
         if generation != self._generation:
             self._generation, self._read, self._nodes = generation, 0, []
         for index in range(self._read, len(nodes)):
             message = getattr(events[nodes[index]].data, "message", None)
             if isinstance(message, records.SystemMessage):
-                self._nodes.append(PromptNode(nodes[index], text_of(message.content)))
+                text = text_of(message.content)
+                if text or not self._nodes:
+                    self._nodes.append(PromptNode(nodes[index], text))
         self._read = len(nodes)
-        return tuple(self._nodes)
+        return self._nodes
 
 
 def series_starts(
