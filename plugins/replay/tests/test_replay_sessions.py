@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
+from attrs.validators import matches_re
 
 from dsh import catalog as ev
 from dsh import define_tool, plugin
@@ -41,6 +42,10 @@ def looking(seen: list[str], description: str = "look around") -> Tool:
         return f"found {args.path} {len(seen)}"
 
     return define_tool(name="look", description=description, args=Look, output=str, execute=execute)
+
+
+async def not_run(args: object, run: ToolRun) -> str:
+    raise AssertionError(f"{run.name} ran with {args}")
 
 
 LOOKS = calls(call("look", '{"path": "a"}'), call("look", '{"path": "b"}'), text="I look")
@@ -125,6 +130,35 @@ async def test_the_first_difference_is_named_with_its_place(tmp_path: Path) -> N
         )
     told = await replayed(log, tmp_path, prompts=PROMPTS)
     assert "tools: 1 were recorded, there are 0 now" in told[0]
+
+
+async def test_a_tool_whose_code_changed_is_found_where_the_code_runs(tmp_path: Path) -> None:
+    """Its schema is that of then. The body does not run, but what stands around it does."""
+    log = await recorded(MemoryStore())
+
+    @frozen(kw_only=True)
+    class Strict:
+        """Where to look."""
+
+        path: str = field(default=".", validator=matches_re("a"))
+
+    refusing = define_tool(
+        name="look", description="look around", args=Strict, output=str, execute=not_run
+    )
+    told = await replayed(log, tmp_path, refusing, prompts=PROMPTS)
+    assert told[0].startswith(
+        "REPLAY_DIFFERS: turn 1, step 2: messages[3].content[0].text: 'found b 2' was recorded, "
+    )
+    ending = define_tool(
+        name="look",
+        description="look around",
+        args=Look,
+        output=str,
+        execute=not_run,
+        finalize_content=lambda _call, result: (*result.content, records.TextBlock(text="end")),
+    )
+    told = await replayed(log, tmp_path, ending, prompts=PROMPTS)
+    assert told[0].startswith("REPLAY_DIFFERS: turn 1, step 2: messages[2].content: 1 were")
 
 
 async def test_a_changed_prompt_is_found_in_the_messages(tmp_path: Path) -> None:
