@@ -169,33 +169,6 @@ process.stdout.write(JSON.stringify(Object.keys(strange).filter((key) => message
     assert told == '["user"]'
 
 
-@pytest.mark.parametrize("beginning", ["**a ", "[", "[a]("])
-def test_a_text_of_beginnings_costs_no_square_of_its_length(tmp_path: Path, beginning: str) -> None:
-    told = ran_with_page(
-        tmp_path,
-        f"""
-import {{ markdown }} from "./markdown.js";
-const made = {{ append() {{}}, setAttribute() {{}}, style: {{}} }};
-globalThis.document = {{ createElement: () => made }};
-const cost = (length) => {{
-  const text = {json.dumps(beginning)}.repeat(length / {len(beginning)});
-  const used = [1, 2, 3].map(() => {{
-    const began = process.cpuUsage();
-    markdown(text);
-    const {{ user }} = process.cpuUsage(began);
-    return user;
-  }});
-  return Math.max(Math.min(...used), 1_000);
-}};
-cost(8_000);
-const small = cost(8_000);
-process.stdout.write(String(cost(128_000) / small));
-""",
-    )
-    # Sixteen times the text; the square would be 256 times the cost.
-    assert float(told) < 120
-
-
 def ran_with_page(folder: Path, asking: str) -> str:
     """What a module prints that imports the page's scripts."""
     node = shutil.which("node") or _packaged_node()

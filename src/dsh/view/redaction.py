@@ -15,26 +15,29 @@ __all__ = ["MASK", "Redaction"]
 
 MASK: Final = "[masked]"
 #: Key shapes of well-known issuers, bearer tokens, private keys.
+#:
+#: Here and below, what repeats without a bound stands last and is masked with the rest. Anything
+#: before that is bounded: a text of nothing but beginnings would be read again from each of them.
 SHAPES: Final = re.compile(
     r"""
     \b(?:sk|pk|rk)-[A-Za-z0-9_-]{8,}
   | \bgh[opsru]_[A-Za-z0-9]{20,} | \bgithub_pat_[A-Za-z0-9_]{20,} | \bglpat-[A-Za-z0-9_-]{16,}
   | \bxox[abposr]-[A-Za-z0-9-]{10,} | \bAKIA[A-Z0-9]{16}\b | \bAIza[A-Za-z0-9_-]{30,}
-  | \beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}
-  | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?-----END[ ][A-Z ]*PRIVATE[ ]KEY-----
+  | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,9999}\.[A-Za-z0-9_-]{10,9999}\.[A-Za-z0-9_-]{5,}
+  | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY----- (?:[^-]|-(?!----)){0,20000}
+    (?:-----END[ ][A-Z ]{0,40}PRIVATE[ ]KEY----- | (?=-----BEGIN[ ]))
   | (?<=earer[ ])[A-Za-z0-9._~+/=-]{12,}
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE,
 )
-#: Bounded, or a long text of such letters would cost the square of its length.
 NAMED: Final = r"[a-z0-9_-]{0,40}(?:api_?key|secret|passw(?:or)?d|token)"
 SECRET_NAME: Final = re.compile(NAMED, re.IGNORECASE)
 ASSIGNED: Final = re.compile(
     rf"""
-    (\b{NAMED}(?:\\*["'])?\s*[=:]\s*)
-    ( "(?:\\.|[^"\\])*" | '[^']*'
-    | (?P<quote>\\+["']).*?(?P=quote)  # in a JSON text that stands in another one
-    | (?!{NAMED}\s*[=:])[^\s"'\\,;&{{}}]+ )
+    (\b{NAMED}(?:\\{{0,15}}["'])?\s{{0,40}}[=:]\s{{0,40}})
+    ( "(?:\\.|[^"\\]){{0,9999}}" | '[^']{{0,9999}}'
+    | (?P<quote>\\{{1,15}}["']).{{0,9999}}?(?P=quote)  # in a JSON text that stands in another one
+    | (?!{NAMED}\s{{0,40}}[=:])[^\s"'\\,;&{{}}]+ )
     """,
     re.IGNORECASE | re.VERBOSE,
 )

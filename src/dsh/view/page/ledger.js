@@ -59,7 +59,7 @@ function draw(index) {
     },
     el("span", { class: "label" }, ["reply", "try"].includes(row.kind) || label === "" ? label : ""),
     el("span", { class: "name" }, el("i", { "aria-hidden": "true" }, SIGNS[row.kind]), title),
-    el("span", { class: "about" }, row.kind === "reply" ? about.replace(/\*\*|`+|^#+ /g, "") : about),
+    el("span", { class: "about" }, row.kind === "reply" ? about.replace(/\*\*|`+|^#{1,6} /g, "") : about),
     el("span", { class: "result" }, spent ? el("span", { class: "spent" }, spent + " · ") : null, result),
     el("span", { class: "took" }, time),
     el("span", { class: "seq" }, "#" + row.seqs[0]),

@@ -3,9 +3,9 @@
 
 import { el, inert } from "./text.js";
 
-// Every search for an end is bounded, or a text of nothing but beginnings would take for ever.
+// Every repetition is bounded, or a text of nothing but beginnings would take for ever.
 const INLINE =
-  /(`+)([^`]|[^`][^]{0,4000}?[^`])\1(?!`)|\*\*(?=\S)([^]{0,1000}?\S)\*\*|(?<![\w*])\*(?=\S)([^*]{0,1000}?[^\s*])\*(?![\w*])|\[([^\]\n]{1,500})\]\(([^)\s]{1,1000})\)/g;
+  /(?<!`)(`{1,20})([^`]|[^`][^]{0,4000}?[^`])\1(?!`)|\*\*(?=\S)([^]{0,1000}?\S)\*\*|(?<![\w*])\*(?=\S)([^*]{0,1000}?[^\s*])\*(?![\w*])|\[([^\]\n]{1,500})\]\(([^)\s]{1,1000})\)/g;
 
 function inline(text) {
   const nodes = [];
