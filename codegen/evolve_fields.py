@@ -176,7 +176,7 @@ def _presence(old: FieldEntry, new: FieldEntry, name: str, say: Say) -> None:
             say("FIELD_TYPE_WIDENED", name, "may now be absent")
 
 
-def _limits(old: FieldEntry, new: FieldEntry, name: str, say: Say) -> None:
+def _bounds(old: FieldEntry, new: FieldEntry, name: str, say: Say) -> None:
     """Compares bounds: each is a lower or an upper one, and absent means none."""
     lower, upper = float("-inf"), float("inf")
     pairs: tuple[tuple[str, float, float, int], ...] = (
@@ -207,13 +207,20 @@ def _field(old: FieldEntry, new: FieldEntry, name: str, types: Types, say: Say) 
     if old.get("unit") != new.get("unit"):
         told = [f"[{entry.get('unit', 'no unit')}]" for entry in (old, new)]
         say("FIELD_UNIT_CHANGED", name, f"{told[0]} is now {told[1]}")
-    _limits(old, new, name, say)
+    _bounds(old, new, name, say)
     if ("live" in old) != ("live" in new):
         added = "live" in new
         say(
             "FIELD_LIVE_ADDED" if added else "FIELD_LIVE_REMOVED",
             name,
             "an edit now takes effect at once" if added else "an edit now needs a restart",
+        )
+    if ("limit" in old) != ("limit" in new):
+        added = "limit" in new
+        say(
+            "FIELD_LIMIT_ADDED" if added else "FIELD_LIMIT_REMOVED",
+            name,
+            f"a found project file may {'now' if added else 'no longer'} lower it",
         )
 
 

@@ -53,6 +53,8 @@ RULES: Final[Mapping[str, Mapping[Role, Level]]] = {
     "FIELD_BOUNDS_TIGHTENED": _row("---B"),
     "FIELD_LIVE_ADDED": _row("---C"),
     "FIELD_LIVE_REMOVED": _row("---R"),
+    "FIELD_LIMIT_ADDED": _row("---C"),
+    "FIELD_LIMIT_REMOVED": _row("---B"),
     "ENUM_VALUE_ADDED": _row("RRCC"),
     "ENUM_VALUE_NO_DELETE": _row("UCBB"),
     "VARIANT_ADDED": _row("RRCC"),

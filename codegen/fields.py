@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["FieldBuilder", "all_fields", "is_numeric", "variant_class"]
 
 FIELD_KEYS: Final = (
-    "type", "doc", "unit", "optional", "default", "live", "min", "max", "above", "nonempty",
+    "type", "doc", "unit", "optional", "default", "live", "limit", "min", "max", "above",
+    "nonempty",
 )  # fmt: skip
 RECORD_KEYS: Final = ("doc", "fields", "derived", "public", "reserved")
 VARIANT_KEYS: Final = ("doc", "fields", "class", "bare", "reserved")
@@ -82,6 +83,7 @@ class FieldBuilder:
             default=default,
             unit=values.text_at(keys, "unit", what) or None,
             live=values.truth_at(keys, "live", what),
+            limit=values.truth_at(keys, "limit", what),
             min=values.number_at(keys, "min", what),
             max=values.number_at(keys, "max", what),
             above=values.number_at(keys, "above", what),

@@ -40,6 +40,7 @@ RULES: Final[Mapping[str, Callable[[Catalog, tuple[Catalog, ...], Faults], None]
     "logged-elsewhere": lint_fields.logged_elsewhere,
     "config-only": lint_fields.config_only,
     "default-bounds": lint_fields.default_bounds,
+    "limit-number": lint_fields.limit_number,
     "reserved-reused": lint_past.reserved_reused,
     "foreign-domain": lint_past.foreign_domain,
     "upcast-twice": lint_past.upcast_twice,

@@ -21,6 +21,7 @@ __all__ = [
     "absence",
     "config_only",
     "default_bounds",
+    "limit_number",
     "live_in_stored",
     "logged_elsewhere",
     "map_in_stored",
@@ -179,6 +180,21 @@ def config_only(catalog: Catalog, others: tuple[Catalog, ...], faults: Faults) -
                     "config-only",
                     f"{where}.{field.name} is live, and stands in no section",
                     "mark the section's field",
+                )
+
+
+def limit_number(catalog: Catalog, _others: tuple[Catalog, ...], faults: Faults) -> None:
+    """A limit is a number that stands in a section itself."""
+    sections = {section.section for section in catalog.sections}
+    for where, fields in all_fields(catalog):
+        for field in fields:
+            number = field.type in (Scalar("int"), Scalar("number"))
+            if field.limit and not (number and where in sections):
+                faults.add(
+                    field.place,
+                    "limit-number",
+                    f"{where}.{field.name} is a limit, and no number of a section",
+                    "remove limit:; a project file that was found by itself may not set it",
                 )
 
 

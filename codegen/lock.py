@@ -60,6 +60,7 @@ class FieldEntry(TypedDict, total=False):
     optional: Literal[True]
     default: Json
     live: Literal[True]
+    limit: Literal[True]
     min: float | int
     max: float | int
     above: float | int
@@ -166,6 +167,8 @@ def _field(field: Field) -> FieldEntry:
         entry["default"] = field.default
     if field.live:
         entry["live"] = True
+    if field.limit:
+        entry["limit"] = True
     if field.min is not None:
         entry["min"] = field.min
     if field.max is not None:

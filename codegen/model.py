@@ -123,6 +123,7 @@ class Field:
     default: Json = None
     unit: str | None = None
     live: bool = False
+    limit: bool = False
     min: float | int | None = None
     max: float | int | None = None
     above: float | int | None = None

@@ -106,9 +106,11 @@ def field_view(field: Field, *, python: bool) -> FieldView:
         for sign, bound in (("≥", field.min), (">", field.above), ("≤", field.max))
         if bound is not None
     )
-    live = " *(live)*" if field.live else ""
+    marks = "".join(
+        f" *({mark})*" for mark, set_ in (("live", field.live), ("limit", field.limit)) if set_
+    )
     name = field.name if python else field.wire
-    return FieldView(name, f"{text}{unit}{bounds}", absent, f"{field.doc}{live}")
+    return FieldView(name, f"{text}{unit}{bounds}", absent, f"{field.doc}{marks}")
 
 
 def class_view(name: str, doc: str, fields: Sequence[Field], *, python: bool = False) -> ClassView:

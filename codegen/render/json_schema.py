@@ -84,7 +84,8 @@ def _field(field: Field) -> Node:
         made = Node({"anyOf": [made, {"type": "null"}]})
     unit = f" [{field.unit}]" if field.unit else ""
     live = " An edit takes effect without a restart." if field.live else ""
-    made["description"] = f"{field.doc}{unit}{live}"
+    limit = " A project file that was found by itself may only lower it." if field.limit else ""
+    made["description"] = f"{field.doc}{unit}{live}{limit}"
     if field.has_default:
         made["default"] = field.default
     return made

@@ -293,7 +293,8 @@ def config_module(catalog: Catalog) -> str:
         header=header("schema/config/*.yaml", CORE_COMMAND),
         doc=docstring(
             "Configuration of the rows that dsh mounts itself. Field metadata: `wire` is the "
-            "spelling in composition files, `live` whether an edit takes effect without a restart."
+            "spelling in composition files, `live` whether an edit takes effect without a restart, "
+            "`limit` that a project file which was found by itself may lower it."
         ),
         imports=import_groups(code_of(blocks), local),
         preamble=[exports([*names, "SECTIONS"])],

@@ -240,6 +240,7 @@ class Speller:
     def metadata(self, field: Field) -> list[str]:
         """What readers of the composition need to know of a config field."""
         entries = [f'"wire": {quoted(field.wire)}', f'"live": {field.live}']
+        entries += ['"limit": True'] if field.limit else []
         entries += [f'"unit": {quoted(field.unit)}'] if field.unit else []
         entries.append(f'"doc": {quoted(one_line(field.doc))}')
         return ["metadata={", *(f"    {entry}," for entry in entries), "}"]

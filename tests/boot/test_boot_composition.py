@@ -10,6 +10,7 @@ from attrs import field, frozen
 from dsh.boot.composition import Composition, composed, key_variables
 from dsh.boot.nodes import Issue, Place
 from dsh.boot.rows import Row, layer_of_node, layer_of_rows
+from dsh.boot.tighten import GUARDS
 from dsh.boot.yaml_file import read_text
 from dsh.errors import ConfigError
 from dsh.kernel import Context, Plugin, plugin
@@ -31,7 +32,9 @@ class Server:
 class Config:
     """A config with something of everything that matters here."""
 
-    limit: int = field(default=10, metadata={"wire": "limit"})
+    limit: int = field(default=10, metadata={"wire": "limit", "limit": True})
+    cap: float | None = field(default=None, metadata={"wire": "cap", "limit": True})
+    size: int = field(default=10, metadata={"wire": "size"})
     root: str | None = field(default=None, metadata={"wire": "root"})
     flag: bool = field(default=False, metadata={"wire": "flag"})
     ask: str = field(default="ask", metadata={"wire": "ask"})
@@ -197,6 +200,93 @@ def test_variables_named_as_keys_are_found_wherever_they_stand() -> None:
 )
 def test_a_found_project_file_may_tighten(text: str) -> None:
     compose(text, trusted=False)
+
+
+@pytest.mark.holds("BO8")
+@pytest.mark.parametrize(
+    ("file", "settings"),
+    [
+        ("- {id: openai-chat, config: {limit: 10}}", ""),
+        ("- {id: openai-chat, config: {cap: 900.5}}", ""),
+        ("- {name: token-budget, config: {limit: 900}}", ""),
+        ("- {name: budget, config: {limit: 900}}", ""),
+        (
+            "- {name: token-budget, config: {limit: 900}}",
+            "- {name: token-budget, config: {limit: 20}}",
+        ),
+        ("- {id: openai-chat, config: {limit: 900}}", "- {id: openai-chat, config: {limit: 20}}"),
+        ("- {id: openai-chat, config: {limit: 900}}", "- {id: openai-chat, disabled: true}"),
+    ],
+)
+def test_a_found_project_file_may_set_a_limit_that_raises_none(file: str, settings: str) -> None:
+    found = layer_of_node("dsh.yml", read_text(file, "dsh.yml"), [], trusted=False)
+    above = layer_of_node("settings.yml", read_text(settings, "settings.yml"), [])
+    composed([PROFILE, found, above], (), load, issues=[])
+
+
+@pytest.mark.holds("BO8")
+@pytest.mark.parametrize(
+    ("below", "file", "settings", "what"),
+    [
+        (
+            "",
+            "- {id: openai-chat, config: {limit: 11}}",
+            "",
+            "raise openai-chat.limit from 10 to 11",
+        ),
+        (
+            "- {id: openai-chat, config: {limit: 3, cap: 0.5}}",
+            "- {id: openai-chat, config: {limit: 4, cap: 0.75}}",
+            "",
+            "raise openai-chat.cap from 0.5 to 0.75",
+        ),
+        (
+            "- {id: openai-chat, config: {limit: 3}}\n- {id: bare}",
+            "- {id: openai-chat, config: {limit: 4}}",
+            "- {id: openai-chat, config: {size: 4}}",
+            "raise openai-chat.limit from 3 to 4",
+        ),
+        (
+            "",
+            "- {name: token-budget, config: {limit: 11}}",
+            "- {name: token-budget}",
+            "raise token-budget.limit from 10 to 11",
+        ),
+        ("", "- {id: openai-chat, config: {size: 3}}", "", "set openai-chat.size"),
+        ("", "- {id: bare, config: {size: 3}}", "", "set bare.size"),
+        (
+            "",
+            "- {name: token-budget, disabled: true}",
+            "- {name: token-budget}",
+            "disable 'token-budget'",
+        ),
+    ],
+)
+def test_a_found_project_file_may_not_raise_a_limit(
+    below: str, file: str, settings: str, what: str
+) -> None:
+    texts = {"dsh.yml": file, "below.yml": below, "settings.yml": settings}
+    lower, found, above = (
+        layer_of_node(name, read_text(texts[name], name), [], trusted=name != "dsh.yml")
+        for name in ("below.yml", "dsh.yml", "settings.yml")
+    )
+    with pytest.raises(ConfigError) as caught:
+        composed([PROFILE, lower, found, above], (), load, issues=[])
+    told = [one for one in caught.value.issues if f"may not {what}; " in one]
+    assert len(told) == 1, caught.value.issues
+    assert told[0].startswith("dsh.yml:1:")
+    assert told[0].endswith("; to accept the file as it is, run with --config dsh.yml")
+    composed([PROFILE, lower, above], (), load, issues=[])
+
+
+@pytest.mark.holds("BO8")
+@pytest.mark.parametrize("name", sorted(GUARDS))
+def test_a_found_project_file_disables_no_guard(name: str) -> None:
+    guarded = layer_of_rows("profile", [Row(name=name)])
+    text = read_text(f"- {{id: {name}, disabled: true}}", "dsh.yml")
+    with pytest.raises(ConfigError, match="one mistake") as caught:
+        composed([guarded, layer_of_node("dsh.yml", text, [], trusted=False)], (), load, issues=[])
+    assert f"may not disable {name!r}; " in caught.value.issues[0]
 
 
 @pytest.mark.holds("BO8")

@@ -17,9 +17,9 @@ from dsh.boot.declared import field_at, node_of_text
 from dsh.boot.names import ROOMS
 from dsh.boot.nearest import did_you_mean
 from dsh.boot.nodes import Issue, Node, Place, is_list, is_mapping
-from dsh.boot.rows import Layer, LayerRow, PlacedRow, combined, laid_over
+from dsh.boot.rows import Layer, PlacedRow, combined, laid, laid_over
 from dsh.boot.structure import structured
-from dsh.boot.tighten import loosened
+from dsh.boot.tighten import Around, loosened
 from dsh.errors import ConfigError
 from dsh.hooks import frozen
 
@@ -82,11 +82,12 @@ def composed(
     rows with these ids: the others are neither loaded nor judged.
     """
     rows = combined(layers, issues)
-    issues.extend(_untrusted(layers, only))
     slots = {row.id: slot for slot, row in enumerate(rows)}
     rows = tuple(row for row in rows if only is None or row.id in only)
     skipped: list[Issue] = []
     plugins = _loaded(rows, load, issues, skipped)
+    configs = {identity: plugin.config for identity, plugin in plugins.items()}
+    issues.extend(_untrusted(layers, only, configs))
     rows = _with_sets(rows, plugins, sets, issues, partial=only is not None)
     mountables = tuple(
         Mountable(
@@ -115,16 +116,15 @@ def _by_place(issue: Issue) -> tuple[str, int, int]:
     return issue.place.source, issue.place.line or 0, issue.place.column or 0
 
 
-def _untrusted(layers: Sequence[Layer], only: frozenset[str] | None) -> Iterator[Issue]:
-    below: dict[str, LayerRow] = {}
-    for layer in layers:
+def _untrusted(
+    layers: Sequence[Layer], only: frozenset[str] | None, configs: Mapping[str, type | None]
+) -> Iterator[Issue]:
+    for place, layer in enumerate(layers):
         if not layer.trusted:
             rows = tuple(row for row in layer.rows if only is None or row.id in only)
-            yield from loosened(evolve(layer, rows=rows), below)
-        for row in layer.rows:
-            known = below.get(row.id)
-            if row.name is not None or known is None:
-                below[row.id] = row
+            below, above = laid(layers[:place]), laid(layers[place + 1 :])
+            around = Around(below=below, above=above, configs=configs)
+            yield from loosened(evolve(layer, rows=rows), around)
 
 
 def _loaded(

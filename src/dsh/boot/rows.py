@@ -23,6 +23,7 @@ __all__ = [
     "PlacedRow",
     "Row",
     "combined",
+    "laid",
     "laid_over",
     "layer_of_node",
     "layer_of_rows",
@@ -241,26 +242,33 @@ def _said(above: bool | None, below: bool | None) -> bool | None:  # three-value
     return above if above is not None else below
 
 
-def combined(layers: Iterable[Layer], issues: list[Issue]) -> tuple[PlacedRow, ...]:
-    """All layers laid over each other, lowest first. Order: first appearance.
-
-    A row that names no plugin and whose id no lower layer has is added to `issues`.
-    """
+def laid(layers: Iterable[Layer]) -> Mapping[str, LayerRow]:
+    """The rows of all layers by id, laid over each other, lowest first."""
     rows: dict[str, LayerRow] = {}
     for layer in layers:
         for row in layer.rows:
             below = rows.get(row.id)
-            if below is None and row.name is None:
-                hint = did_you_mean(row.id, rows)
-                issues.append(
-                    Issue(
-                        row.place,
-                        f"no layer below has a row with the id {row.id!r}{hint} "
-                        "A new row needs a `name` (of the plugin)",
-                    )
-                )
-                continue
             rows[row.id] = row if below is None else _over(below, row)
+    return rows
+
+
+def combined(layers: Sequence[Layer], issues: list[Issue]) -> tuple[PlacedRow, ...]:
+    """All layers laid over each other, lowest first. Order: first appearance.
+
+    A row that names no plugin and whose id no lower layer has is added to `issues`.
+    """
+    known: dict[str, None] = {}
+    for row in (row for layer in layers for row in layer.rows):
+        if row.id not in known and row.name is None:
+            issues.append(
+                Issue(
+                    row.place,
+                    f"no layer below has a row with the id {row.id!r}"
+                    f"{did_you_mean(row.id, known)} A new row needs a `name` (of the plugin)",
+                )
+            )
+        else:
+            known[row.id] = None
     return tuple(
         PlacedRow(
             id=row.id,
@@ -270,6 +278,6 @@ def combined(layers: Iterable[Layer], issues: list[Issue]) -> tuple[PlacedRow, .
             optional=row.optional is True,
             place=row.place,
         )
-        for row in rows.values()
+        for row in laid(layers).values()
         if row.name is not None
     )

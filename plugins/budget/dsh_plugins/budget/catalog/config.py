@@ -102,6 +102,7 @@ class BudgetConfig:
         metadata={
             "wire": "turnSteps",
             "live": False,
+            "limit": True,
             "unit": "steps",
             "doc": "Steps of one turn.",
         },
@@ -112,6 +113,7 @@ class BudgetConfig:
         metadata={
             "wire": "turnTokens",
             "live": False,
+            "limit": True,
             "unit": "tokens",
             "doc": "Tokens of one turn, read and written.",
         },
@@ -122,6 +124,7 @@ class BudgetConfig:
         metadata={
             "wire": "turnCost",
             "live": False,
+            "limit": True,
             "unit": "money",
             "doc": "Money for one turn, in the currency of the prices.",
         },
@@ -132,6 +135,7 @@ class BudgetConfig:
         metadata={
             "wire": "turnSeconds",
             "live": False,
+            "limit": True,
             "unit": "s",
             "doc": "Time since the turn began.",
         },
@@ -142,6 +146,7 @@ class BudgetConfig:
         metadata={
             "wire": "sessionSteps",
             "live": False,
+            "limit": True,
             "unit": "steps",
             "doc": "Steps of the whole session.",
         },
@@ -152,6 +157,7 @@ class BudgetConfig:
         metadata={
             "wire": "sessionTokens",
             "live": False,
+            "limit": True,
             "unit": "tokens",
             "doc": "Tokens of the whole session.",
         },
@@ -162,6 +168,7 @@ class BudgetConfig:
         metadata={
             "wire": "sessionCost",
             "live": False,
+            "limit": True,
             "unit": "money",
             "doc": "Money for the whole session.",
         },
@@ -172,6 +179,7 @@ class BudgetConfig:
         metadata={
             "wire": "sessionSeconds",
             "live": False,
+            "limit": True,
             "unit": "s",
             "doc": "Time of all turns together; waiting for a person does not count.",
         },
@@ -182,6 +190,7 @@ class BudgetConfig:
         metadata={
             "wire": "messageCalls",
             "live": False,
+            "limit": True,
             "unit": "calls",
             "doc": "Tool calls of one reply that run; the others are refused.",
         },

@@ -179,6 +179,7 @@ class CompactionConfig:
         metadata={
             "wire": "compactionRetries",
             "live": False,
+            "limit": True,
             "unit": "retries",
             "doc": "Further summaries when one was not enough, or failed.",
         },
@@ -189,6 +190,7 @@ class CompactionConfig:
         metadata={
             "wire": "maxOverflowRetries",
             "live": False,
+            "limit": True,
             "unit": "retries",
             "doc": "How often in a row a request that was refused as too long is shortened and sent again.",
         },

@@ -25,6 +25,7 @@ class TokenBudgetConfig:
         metadata={
             "wire": "maxTurnTokens",
             "live": False,
+            "limit": True,
             "unit": "tokens",
             "doc": "A step does not begin once the turn's replies have cost more than this.",
         },
