@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
 import httpx
 import pytest
+import trio
 
 from dsh.errors import LlmError
 from dsh.llm.http import Pools, proxy_for
 from dsh.testing.wires import Variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PROXY = "http://proxy:3128"
 
@@ -93,3 +101,37 @@ async def test_tls_is_set_up_only_for_https(monkeypatch: pytest.MonkeyPatch) -> 
         await pools.handle_async_request(httpx.Request("GET", "https://127.0.0.1:9/"))
     assert made == ["context"]
     await pools.aclose()
+
+
+@pytest.mark.holds("LM8")
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_a_cancelled_handshake_closes_its_socket(*, proxied: bool) -> None:
+    shaking, closed = trio.Event(), trio.Event()
+
+    async def silent(stream: trio.SocketStream) -> None:
+        """A proxy, if it is to be one; then a server that never shakes hands."""
+        if proxied:
+            assert (await stream.receive_some(4096)).startswith(b"CONNECT model.example:443 ")
+            await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n")
+        assert (await stream.receive_some(4096)).startswith(b"\x16")  # a TLS record: the handshake
+        shaking.set()
+        with suppress(trio.BrokenResourceError):
+            while await stream.receive_some(4096):
+                pass
+        closed.set()
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, silent, 0, host="127.0.0.1"))
+            server = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+            variables: Mapping[str, str] = {"HTTPS_PROXY": f"http://{server}"} if proxied else {}
+            pools = Pools(Variables(variables))
+            url = "https://model.example/" if proxied else f"https://{server}/"
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as inner:
+                    inner.start_soon(pools.handle_async_request, httpx.Request("GET", url))
+                    await shaking.wait()
+                    scope.cancel()
+            await closed.wait()
+            await pools.aclose()
+            nursery.cancel_scope.cancel()

@@ -1,88 +1,42 @@
 """TLS handshakes that leave no socket behind when they are cancelled.
 
-What comes in: connections of the HTTP library below. What goes out: the same connections. The
-library closes the socket of a handshake that fails, but not of one that is cancelled; the server
-would see the close only when the collector comes by. Nothing else is changed.
+What comes in: what the HTTP library tells of one request, through its `trace` extension. What goes
+out: nothing; a connection whose handshake was cancelled is closed. The library closes the socket of
+a handshake that fails, but not of one that is cancelled; the server would see the close only when
+the collector comes by. Nothing else is changed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 import httpcore
 import trio
-from typing_extensions import override
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
-    from httpcore import SOCKET_OPTION
-
-__all__ = ["ClosingBackend"]
+__all__ = ["HandshakeWatch"]
 
 
 @final
-class _Plain(httpcore.AsyncNetworkStream):
-    """A connection before its handshake; everything but that is passed on."""
+class HandshakeWatch:
+    """The `trace` extension of one request: remembers the connection it makes, if it makes one."""
 
-    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
-        self._inner = inner
-
-    @override
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._inner.read(max_bytes, timeout)
-
-    @override
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._inner.write(buffer, timeout)
-
-    @override
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    @override
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        try:
-            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
-        except trio.Cancelled:
-            with trio.CancelScope(shield=True) as scope:
-                # The socket closes at once; only the wait after it is cancelled.
-                scope.cancel()
-                await self._inner.aclose()
-            raise
-
-    @override
-    def get_extra_info(self, info: str) -> object:
-        return self._inner.get_extra_info(info)
-
-
-@final
-class ClosingBackend(httpcore.AsyncNetworkBackend):
-    """The library's own connections, with handshakes that close after themselves."""
+    __slots__ = ("_connection",)
 
     def __init__(self) -> None:
-        # The library stands in for it where trio is not installed, so its type says little.
-        self._inner = cast("httpcore.AsyncNetworkBackend", httpcore.TrioBackend())
+        self._connection: httpcore.AsyncNetworkStream | None = None
 
-    @override
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _Plain(
-            await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
-        )
-
-    @override
-    async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
+    async def __call__(self, event: str, info: Mapping[str, object]) -> None:
+        """Take one event of the library, as `connection.connect_tcp.complete`, and what it says."""
+        if event.endswith(".connect_tcp.complete"):
+            made = info["return_value"]
+            self._connection = made if isinstance(made, httpcore.AsyncNetworkStream) else None
+        elif event.endswith(".start_tls.failed") and isinstance(info["exception"], trio.Cancelled):
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with trio.CancelScope(shield=True) as scope:
+                    # The socket closes at once; only the wait after it is cancelled.
+                    scope.cancel()
+                    await connection.aclose()

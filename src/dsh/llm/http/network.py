@@ -16,7 +16,7 @@ import httpx
 from typing_extensions import override
 
 from dsh.errors import LlmError
-from dsh.llm.http.handshakes import ClosingBackend
+from dsh.llm.http.handshakes import HandshakeWatch
 
 if TYPE_CHECKING:
     from dsh.seams.environ import Environ
@@ -37,25 +37,27 @@ class Pools(httpx.AsyncBaseTransport):
     def __init__(self, environ: Environ) -> None:
         self._environ: Final = environ
         self._pools: Final[dict[tuple[str | None, bool], httpx.AsyncHTTPTransport]] = {}
-        self._routes: Final[dict[str, httpx.AsyncHTTPTransport]] = {}
+        self._routes: Final[dict[str, tuple[str | None, bool]]] = {}
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = request.url
         origin = f"{url.scheme}://{url.netloc.decode()}"
-        pool = self._routes.get(origin)
-        if pool is None:
-            way = (proxy_for(url, self._environ), url.scheme == "https")
-            pool = self._pools.get(way)
-            if pool is None:
-                pool = self._pools[way] = self._pool(*way)
-            self._routes[origin] = pool
-        return await pool.handle_async_request(request)
+        way = self._routes.get(origin)
+        if way is None:
+            proxy = proxy_for(url, self._environ)
+            way = (proxy, "https" in (url.scheme, (proxy or "").partition(":")[0]))
+            if way not in self._pools:
+                self._pools[way] = self._pool(*way)
+            self._routes[origin] = way
+        _proxy, secure = way
+        if secure:
+            request.extensions = {**request.extensions, "trace": HandshakeWatch()}
+        return await self._pools[way].handle_async_request(request)
 
-    def _pool(self, proxy: str | None, tls: bool) -> httpx.AsyncHTTPTransport:  # noqa: FBT001
-        secure = tls or (proxy is not None and proxy.startswith("https:"))
+    def _pool(self, proxy: str | None, secure: bool) -> httpx.AsyncHTTPTransport:  # noqa: FBT001
         try:
-            made = httpx.AsyncHTTPTransport(
+            return httpx.AsyncHTTPTransport(
                 # A bare context trusts nobody, so a plain pool can never speak TLS by mistake.
                 verify=self._trust() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
                 http1=True,
@@ -76,11 +78,6 @@ class Pools(httpx.AsyncBaseTransport):
                 "HTTPS_PROXY to an http:// address, or NO_PROXY to the server's host",
                 code="INVALID_REQUEST",
             ) from None
-        if secure:
-            # There is no public way to give a transport its backend.
-            pool = made._pool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            pool._network_backend = ClosingBackend()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        return made
 
     def _trust(self) -> ssl.SSLContext:
         file, folder = self._environ.get("SSL_CERT_FILE"), self._environ.get("SSL_CERT_DIR")
