@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from attrs import frozen
 
 from dsh.errors import InactiveEffect
-from dsh.hooks import Emit, Notice
 from dsh.kernel import Context, open_kernel, plugin
+from dsh.testing.kernel_parts import TOLD, Told, managed, plain
 
 if TYPE_CHECKING:
     from collections.abc import (
-        AsyncGenerator,
         Awaitable,
         Callable,
-        Generator,
     )
-
-
-@frozen
-class Told(Notice):
-    n: int = 0
-
-
-TOLD: Emit[Told] = Emit("test/effect-told", Told, errors="contain", scope_of=None, owner="core")
-
-
-@contextmanager
-def plain(trail: list[str], name: str) -> Generator[str]:
-    trail.append(f"+{name}")
-    try:
-        yield name
-    finally:
-        trail.append(f"-{name}")
-
-
-@asynccontextmanager
-async def managed(trail: list[str], name: str) -> AsyncGenerator[str]:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.sleep_forever)
-        trail.append(f"+{name}")
-        try:
-            yield name
-        finally:
-            trail.append(f"-{name}")
-            nursery.cancel_scope.cancel()
 
 
 @pytest.mark.holds("KN10", "XT85")
@@ -245,7 +212,7 @@ async def test_registering_during_or_after_unload_is_refused() -> None:
         fiber = await kernel.mount(late).ready()
         await fiber.dispose()
         assert "'late'" in refused[0]
-        assert "on('test/effect-told')" in refused[0]
+        assert "on('test/told')" in refused[0]
         with pytest.raises(InactiveEffect):
             kept[0].spawn(trio.sleep_forever, label="zombie")
         assert kernel.listeners() == []

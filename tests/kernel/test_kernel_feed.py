@@ -7,44 +7,20 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
-from attrs import frozen
 
 from dsh import catalog as ev
 from dsh.errors import BadListener
 from dsh.hooks import (
-    CoreBarrier,
-    Durable,
-    Emit,
     Logged,
-    LogOnly,
-    Notice,
     Scope,
 )
 from dsh.kernel import Context, open_kernel, plugin
+from dsh.testing.kernel_parts import FACT, TOLD, Fact, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dsh.hooks import live
-
-
-@frozen
-class Told(Notice):
-    n: int = 0
-
-
-@frozen
-class Barrier(CoreBarrier):
-    n: int = 0
-
-
-@frozen
-class Fact(LogOnly):
-    n: int = 0
-
-
-TOLD: Emit[Told] = Emit("test/told", Told, errors="contain", scope_of=None, owner="core")
-FACT: Durable[Fact] = Durable("test/fact", Fact, owner="core")
 
 
 class FakeSession:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -11,56 +11,25 @@ from attrs import frozen
 from dsh.errors import (
     InvariantError,
 )
-from dsh.hooks import Emit, Notice
 from dsh.kernel import (
     Context,
     FiberState,
     Plugin,
-    ServiceKey,
     open_kernel,
     plugin,
     required,
 )
 from dsh.kernel.states import MOVES
+from dsh.testing.kernel_parts import CACHE, DB, TOLD, NeedsCache, NeedsDb, provider
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
 @frozen
-class Told(Notice):
-    n: int = 0
-
-
-TOLD: Emit[Told] = Emit("test/fiber-told", Told, errors="contain", scope_of=None, owner="core")
-DB: Final[ServiceKey[str]] = ServiceKey("database")
-CACHE: Final[ServiceKey[str]] = ServiceKey("cache")
-
-
-@frozen
-class NeedsDb:
-    db: str = required(DB)
-
-
-@frozen
-class NeedsCache:
-    cache: str = required(CACHE)
-
-
-@frozen
 class NeedsBoth:
     db: str = required(DB)
     cache: str = required(CACHE)
-
-
-def provider(key: ServiceKey[str], value: str, trail: list[str], name: str = "") -> Plugin:
-    @plugin(name=name or key.name, provides=(key,))
-    async def provides(ctx: Context) -> None:
-        trail.append(f"+{value}")
-        ctx.effect(lambda: lambda: trail.append(f"-{value}"), label="own")
-        ctx.provide(key, value)
-
-    return provides
 
 
 def consumer(deps: type[NeedsDb | NeedsCache | NeedsBoth], trail: list[str], name: str) -> Plugin:

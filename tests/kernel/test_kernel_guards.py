@@ -8,44 +8,11 @@ from typing import cast
 
 import pytest
 import trio
-from attrs import frozen
 
 from dsh.errors import BadAnswer, BadListener, WaterfallMisuse
 from dsh.hooks import Next, Waterfall
 from dsh.kernel import open_kernel
-
-
-@frozen
-class Ask:
-    text: str = ""
-
-
-@frozen
-class Yes:
-    by: str = "default"
-
-
-@frozen
-class No:
-    why: str
-
-
-ASK: Waterfall[Ask, Yes | No] = Waterfall(
-    "test/ask", Ask, answers=(Yes, No), errors="propagate", scope_of=None, owner="core"
-)
-RERUN: Waterfall[Ask, int] = Waterfall(
-    "test/rerun",
-    Ask,
-    answers=(int,),
-    errors="propagate",
-    scope_of=None,
-    owner="core",
-    rerun=True,
-)
-
-
-async def default() -> Yes | No:
-    return Yes()
+from dsh.testing.kernel_parts import ASK, RERUN, Ask, No, Yes, yes_by_default
 
 
 def refusal(error: BaseException, *words: str) -> None:
@@ -63,7 +30,7 @@ async def test_call_next_twice_is_misuse() -> None:
             return await call_next()
 
         with pytest.raises(WaterfallMisuse) as caught:
-            await kernel.root.waterfall(ASK)(Ask(), default)
+            await kernel.root.waterfall(ASK)(Ask(), yes_by_default)
         refusal(caught.value, "twice", "at most once")
 
 
@@ -99,7 +66,7 @@ async def test_call_next_after_return_is_misuse_and_logged(
             kept.append(call_next)
             return Yes("kept")
 
-        assert await kernel.root.waterfall(ASK)(Ask(), default) == Yes("kept")
+        assert await kernel.root.waterfall(ASK)(Ask(), yes_by_default) == Yes("kept")
         with caplog.at_level(logging.WARNING), pytest.raises(WaterfallMisuse) as caught:
             await kept[0]()
         refusal(caught.value, "after its listener returned")
@@ -115,7 +82,7 @@ async def test_call_next_made_in_time_but_awaited_late_is_misuse() -> None:
             kept.append(call_next())
             return Yes("kept")
 
-        await kernel.root.waterfall(ASK)(Ask(), default)
+        await kernel.root.waterfall(ASK)(Ask(), yes_by_default)
         with pytest.raises(WaterfallMisuse, match="after its listener returned"):
             await kept[0]  # type: ignore[misc]
 
@@ -198,7 +165,7 @@ async def test_answers_are_checked_by_class() -> None:
         ):
             handle = kernel.root.on(cast("Waterfall[Ask, object]", ASK))(listener)
             with pytest.raises(BadAnswer) as caught:
-                await kernel.root.waterfall(ASK)(Ask(), default)
+                await kernel.root.waterfall(ASK)(Ask(), yes_by_default)
             refusal(caught.value, *words)
             handle.dispose()
 
@@ -214,10 +181,10 @@ async def test_a_subclass_of_an_answer_and_a_lambda_are_accepted() -> None:
             return sure
 
         one = kernel.root.on(ASK)(lambda ask, call_next: answer("x", ask, call_next))
-        assert await kernel.root.waterfall(ASK)(Ask(), default) is sure
+        assert await kernel.root.waterfall(ASK)(Ask(), yes_by_default) is sure
         one.dispose()
         kernel.root.on(ASK)(partial(answer, "x"))
-        assert await kernel.root.waterfall(ASK)(Ask(), default) is sure
+        assert await kernel.root.waterfall(ASK)(Ask(), yes_by_default) is sure
 
 
 async def test_a_plain_function_where_an_async_one_is_due_is_named() -> None:
@@ -228,7 +195,7 @@ async def test_a_plain_function_where_an_async_one_is_due_is_named() -> None:
 
         kernel.root.on(ASK)(plain)  # type: ignore[arg-type]
         with pytest.raises(BadAnswer) as caught:
-            await kernel.root.waterfall(ASK)(Ask(), default)
+            await kernel.root.waterfall(ASK)(Ask(), yes_by_default)
         refusal(caught.value, "make it `async def`")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,30 +10,10 @@ import trio
 
 from dsh.errors import PluginError
 from dsh.kernel import Context, FiberState, open_kernel, plugin
+from dsh.testing.kernel_parts import managed, plain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
-
-
-@contextmanager
-def plain(trail: list[str], name: str) -> Generator[str]:
-    trail.append(f"+{name}")
-    try:
-        yield name
-    finally:
-        trail.append(f"-{name}")
-
-
-@asynccontextmanager
-async def managed(trail: list[str], name: str) -> AsyncGenerator[str]:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.sleep_forever)
-        trail.append(f"+{name}")
-        try:
-            yield name
-        finally:
-            trail.append(f"-{name}")
-            nursery.cancel_scope.cancel()
+    from collections.abc import AsyncGenerator
 
 
 @pytest.mark.holds("KN13")

@@ -10,22 +10,13 @@ from attrs import frozen
 
 from dsh.errors import BadAnswer, BadListener, PluginError
 from dsh.hooks import (
-    CoreBarrier,
     CoreNotice,
-    Durable,
     Emit,
     ErrorPolicy,
-    LogOnly,
-    Notice,
-    Parallel,
     Serial,
 )
 from dsh.kernel import Context, Plugin, core_of, open_kernel, plugin
-
-
-@frozen
-class Told(Notice):
-    n: int = 0
+from dsh.testing.kernel_parts import BARRIER, FACT, TOLD, Barrier, Told
 
 
 @frozen
@@ -39,27 +30,12 @@ class Strict(CoreNotice):
 
 
 @frozen
-class Barrier(CoreBarrier):
-    n: int = 0
-
-
-@frozen
-class Fact(LogOnly):
-    n: int = 0
-
-
-@frozen
 class Poll:
     n: int = 0
 
 
-TOLD: Emit[Told] = Emit("test/told", Told, errors="contain", scope_of=None, owner="core")
 VETOED: Emit[Vetoed] = Emit("test/vetoed", Vetoed, errors="veto", scope_of=None, owner="core")
 STRICT: Emit[Strict] = Emit("test/strict", Strict, errors="propagate", scope_of=None, owner="core")
-BARRIER: Parallel[Barrier] = Parallel(
-    "test/barrier", Barrier, errors="propagate", scope_of=None, owner="core"
-)
-FACT: Durable[Fact] = Durable("test/fact", Fact, owner="core")
 
 
 def poll(errors: ErrorPolicy) -> Serial[Poll, int]:

@@ -12,7 +12,6 @@ from dsh.errors import (
     ConfigError,
     PluginError,
 )
-from dsh.hooks import Emit, Notice
 from dsh.kernel import (
     Context,
     core_of,
@@ -20,17 +19,10 @@ from dsh.kernel import (
     open_kernel,
     plugin,
 )
+from dsh.testing.kernel_parts import TOLD, Told
 
 if TYPE_CHECKING:
     from typing import Literal
-
-
-@frozen
-class Told(Notice):
-    n: int = 0
-
-
-TOLD: Emit[Told] = Emit("test/fiber-told", Told, errors="contain", scope_of=None, owner="core")
 
 
 @pytest.mark.holds("KN9")

@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pytest
 import trio
-from attrs import frozen
 
-from dsh.hooks import Emit, Next, Notice, Waterfall
+from dsh.hooks import Next, Waterfall
 from dsh.kernel import (
     Context,
-    Plugin,
-    ServiceKey,
     core_of,
     open_kernel,
     plugin,
-    required,
 )
+from dsh.testing.kernel_parts import CACHE, DB, TOLD, NeedsDb, Told, provider
 
-
-@frozen
-class Told(Notice):
-    n: int = 0
-
-
-TOLD: Emit[Told] = Emit("test/fiber-told", Told, errors="contain", scope_of=None, owner="core")
 ASK: Waterfall[Told, int] = Waterfall(
     "test/fiber-ask", Told, answers=(int,), errors="propagate", scope_of=None, owner="core"
 )
-DB: Final[ServiceKey[str]] = ServiceKey("database")
-CACHE: Final[ServiceKey[str]] = ServiceKey("cache")
-
-
-@frozen
-class NeedsDb:
-    db: str = required(DB)
-
-
-def provider(key: ServiceKey[str], value: str, trail: list[str], name: str = "") -> Plugin:
-    @plugin(name=name or key.name, provides=(key,))
-    async def provides(ctx: Context) -> None:
-        trail.append(f"+{value}")
-        ctx.effect(lambda: lambda: trail.append(f"-{value}"), label="own")
-        ctx.provide(key, value)
-
-    return provides
 
 
 @pytest.mark.holds("KN14", "case-069")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pytest
 import trio
 from attrs import frozen
@@ -17,7 +15,6 @@ from dsh.kernel import (
     Context,
     FiberState,
     Late,
-    Plugin,
     ServiceKey,
     core_of,
     late,
@@ -27,29 +24,7 @@ from dsh.kernel import (
     plugin,
     required,
 )
-
-DB: Final[ServiceKey[str]] = ServiceKey("database")
-CACHE: Final[ServiceKey[str]] = ServiceKey("cache")
-
-
-@frozen
-class NeedsDb:
-    db: str = required(DB)
-
-
-@frozen
-class NeedsCache:
-    cache: str = required(CACHE)
-
-
-def provider(key: ServiceKey[str], value: str, trail: list[str], name: str = "") -> Plugin:
-    @plugin(name=name or key.name, provides=(key,))
-    async def provides(ctx: Context) -> None:
-        trail.append(f"+{value}")
-        ctx.effect(lambda: lambda: trail.append(f"-{value}"), label="own")
-        ctx.provide(key, value)
-
-    return provides
+from dsh.testing.kernel_parts import CACHE, DB, NeedsCache, NeedsDb, provider
 
 
 @pytest.mark.holds("KN5")

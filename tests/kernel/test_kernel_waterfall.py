@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
-from attrs import frozen
 
-from dsh.hooks import Next, Waterfall
 from dsh.kernel import Context, CoreContext, open_kernel, plugin
+from dsh.testing.kernel_parts import ASK, RERUN, Ask, No, Yes, yes_by_default
 
-
-@frozen
-class Ask:
-    text: str = ""
-
-
-@frozen
-class Yes:
-    by: str = "default"
-
-
-@frozen
-class No:
-    why: str
-
-
-ASK: Waterfall[Ask, Yes | No] = Waterfall(
-    "test/ask", Ask, answers=(Yes, No), errors="propagate", scope_of=None, owner="core"
-)
-RERUN: Waterfall[Ask, int] = Waterfall(
-    "test/rerun",
-    Ask,
-    answers=(int,),
-    errors="propagate",
-    scope_of=None,
-    owner="core",
-    rerun=True,
-)
-
-
-async def default() -> Yes | No:
-    return Yes()
+if TYPE_CHECKING:
+    from dsh.hooks import Next
 
 
 def mounted(name: str, trail: list[str], *, prepend: int = 0) -> object:
@@ -80,7 +49,7 @@ async def test_order_is_prepended_then_slot_then_registration() -> None:
             await kernel.mount(
                 cast("Plugin", mounted(name, trail, prepend=prepend)), slot=slot
             ).ready()
-        await kernel.root.waterfall(ASK)(Ask(), default)
+        await kernel.root.waterfall(ASK)(Ask(), yes_by_default)
         order = ["c^0", "a^1", "a^0", "a1", "a2", "b1", "b2", "c1", "c2"]
         assert trail == order
         assert [row.plugin for row in kernel.listeners()] == [tag[0] for tag in order]
@@ -91,8 +60,8 @@ async def test_order_is_prepended_then_slot_then_registration() -> None:
 
 async def test_nobody_listens_and_the_default_answers() -> None:
     async with open_kernel() as kernel:
-        assert await kernel.root.waterfall(ASK)(Ask(), default) == Yes()
-        assert (await kernel.root.waterfall_by(ASK)(Ask(), default)).plugin is None
+        assert await kernel.root.waterfall(ASK)(Ask(), yes_by_default) == Yes()
+        assert (await kernel.root.waterfall_by(ASK)(Ask(), yes_by_default)).plugin is None
 
 
 @pytest.mark.holds("KN18")
@@ -115,9 +84,9 @@ async def test_who_answered() -> None:
         await kernel.mount(inner, slot=2).ready()
         await kernel.mount(outer, slot=1).ready()
         ask = kernel.root.waterfall_by(ASK)
-        assert (await ask(Ask(), default)).plugin is None
-        assert (await ask(Ask("no"), default)).plugin == "inner"
-        answered = await ask(Ask("own"), default)
+        assert (await ask(Ask(), yes_by_default)).plugin is None
+        assert (await ask(Ask("no"), yes_by_default)).plugin == "inner"
+        answered = await ask(Ask("own"), yes_by_default)
         assert (answered.plugin, answered.value) == ("outer", Yes("outer"))
 
 
@@ -157,7 +126,7 @@ async def test_short_circuit_never_calls_the_rest() -> None:
             reached.append("below")
             return await call_next()
 
-        assert await kernel.root.waterfall(ASK)(Ask(), default) == No("stop")
+        assert await kernel.root.waterfall(ASK)(Ask(), yes_by_default) == No("stop")
         assert reached == []
 
 
@@ -203,7 +172,7 @@ async def test_a_listener_removed_during_a_dispatch_never_starts_in_it() -> None
             ran.append("last")
             return await call_next()
 
-        assert await kernel.root.waterfall(ASK)(Ask(), default) == Yes()
+        assert await kernel.root.waterfall(ASK)(Ask(), yes_by_default) == Yes()
         assert ran == ["last"]
 
 
@@ -223,9 +192,9 @@ async def test_a_listener_added_during_a_dispatch_is_heard_from_the_next_on() ->
                 ran.append("added")
             return await call_next()
 
-        await kernel.root.waterfall(ASK)(Ask(), default)
+        await kernel.root.waterfall(ASK)(Ask(), yes_by_default)
         assert ran == ["added"]
-        await kernel.root.waterfall(ASK)(Ask(), default)
+        await kernel.root.waterfall(ASK)(Ask(), yes_by_default)
         assert ran == ["added", "late"]
 
 
@@ -236,10 +205,10 @@ async def test_nested_dispatch_of_the_same_event_has_guards_of_its_own() -> None
         @root.on(ASK)
         async def nests(ask: Ask, call_next: Next[Yes | No]) -> Yes | No:
             if ask.text != "inner":
-                assert await root.waterfall(ASK)(Ask("inner"), default) == Yes()
+                assert await root.waterfall(ASK)(Ask("inner"), yes_by_default) == Yes()
             return await call_next()
 
-        assert await root.waterfall(ASK)(Ask(), default) == Yes()
+        assert await root.waterfall(ASK)(Ask(), yes_by_default) == Yes()
         assert kernel.listeners()[0].runs == 2
 
 
@@ -254,7 +223,7 @@ async def test_a_listener_that_awaits_for_ever_is_cancelled_with_its_caller() ->
 
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(kernel.root.waterfall(ASK), Ask(), default)
+                nursery.start_soon(kernel.root.waterfall(ASK), Ask(), yes_by_default)
                 await trio.testing.wait_all_tasks_blocked()
                 scope.cancel()
         assert scope.cancelled_caught

@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.catalog.records import (
-    AbortedFinish,
     AlwaysRetryPolicy,
     ErrorFinish,
     FinishChunk,
@@ -20,7 +19,6 @@ from dsh.catalog.records import (
     LlmCallConfigAdapterDefaults,
     NormalRetryPolicy,
     RetryPolicy,
-    StopFinish,
     StreamChunk,
     TextDeltaChunk,
 )
@@ -31,37 +29,20 @@ from dsh.llm import (
 )
 from dsh.testing import ManualSignal
 from dsh.testing.model_seam import (
+    STOP,
     PartsAdapter,
     ask,
     call_config,
     collect,
+    failure_code,
     open_seam,
+    saying,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator
 
-    from dsh.hooks import StreamNext, live
-
-STOP = FinishChunk(reason=StopFinish())
-
-
-def says(words: str) -> Callable[[live.LlmRequest], AsyncIterator[StreamChunk]]:
-    async def play(request: live.LlmRequest) -> AsyncIterator[StreamChunk]:
-        del request
-        yield TextDeltaChunk(index=0, text=words)
-        yield STOP
-
-    return play
-
-
-def failure_code(chunks: list[StreamChunk]) -> tuple[str, str]:
-    """The kind and code of the terminal finish, which must be the only one and the last."""
-    assert [type(chunk) is FinishChunk for chunk in chunks].count(True) == 1
-    last = chunks[-1]
-    assert isinstance(last, FinishChunk)
-    assert isinstance(last.reason, ErrorFinish | AbortedFinish)
-    return last.reason.kind, last.reason.failure.code
+    from dsh.hooks import StreamNext
 
 
 @pytest.mark.holds("D3", "LS26", "LS28", "LS29", "LS36")
@@ -180,7 +161,7 @@ async def test_a_route_without_an_adapter_ends_in_no_adapter_unless_a_listener_s
             stream: ev.llm.Stream, call_next: StreamNext[StreamChunk]
         ) -> AsyncGenerator[AsyncIterator[StreamChunk]]:
             del call_next
-            yield says("from a listener")(stream.request)
+            yield saying("from a listener")(stream.request)
 
         call = await seam.llm.prepare_call(call_config("deepsek"))
         chunks = await collect(call.stream(ask(provider="deepsek")))
@@ -191,7 +172,7 @@ async def test_a_route_without_an_adapter_ends_in_no_adapter_unless_a_listener_s
 @pytest.mark.holds("D3", "LS12", "LS37")
 async def test_a_prepared_call_keeps_its_adapter_when_the_route_is_replaced() -> None:
     async with open_seam() as seam:
-        old, new = PartsAdapter(says("old")), PartsAdapter(says("new"))
+        old, new = PartsAdapter(saying("old")), PartsAdapter(saying("new"))
         handle = seam.llm.register(seam.ctx, old, ("p",))
         call = await seam.llm.prepare_call(call_config())
         await handle.aclose()

@@ -9,12 +9,7 @@ from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.catalog.records import (
-    AbortedFinish,
-    ErrorFinish,
-    FinishChunk,
     NormalRetryPolicy,
-    StopFinish,
-    StreamChunk,
     TextDeltaChunk,
 )
 from dsh.errors import LlmError
@@ -25,36 +20,16 @@ from dsh.llm import (
     ProviderInfo,
 )
 from dsh.testing.model_seam import (
+    STOP,
     PartsAdapter,
     ask,
     call_config,
     open_seam,
+    saying,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from dsh.hooks import live
-
-STOP = FinishChunk(reason=StopFinish())
-
-
-def says(words: str) -> Callable[[live.LlmRequest], AsyncIterator[StreamChunk]]:
-    async def play(request: live.LlmRequest) -> AsyncIterator[StreamChunk]:
-        del request
-        yield TextDeltaChunk(index=0, text=words)
-        yield STOP
-
-    return play
-
-
-def failure_code(chunks: list[StreamChunk]) -> tuple[str, str]:
-    """The kind and code of the terminal finish, which must be the only one and the last."""
-    assert [type(chunk) is FinishChunk for chunk in chunks].count(True) == 1
-    last = chunks[-1]
-    assert isinstance(last, FinishChunk)
-    assert isinstance(last.reason, ErrorFinish | AbortedFinish)
-    return last.reason.kind, last.reason.failure.code
+    from collections.abc import Sequence
 
 
 @pytest.mark.holds("LS09", "LS24", "LS53", "LS56")
@@ -62,7 +37,7 @@ async def test_a_registered_adapter_serves_its_routes_until_it_is_disposed() -> 
     async with open_seam() as seam:
         seen: list[tuple[str, ...]] = []
         seam.ctx.on(ev.llm.ADAPTERS_UPDATED)(lambda _: seen.append(seam.llm.routes()))
-        adapter = PartsAdapter(says("hi"))
+        adapter = PartsAdapter(saying("hi"))
         handle = seam.llm.register(seam.ctx, adapter, ("b", "a"))
         assert seam.llm.routes() == ("a", "b")
         assert seam.llm.provider_info("a") == ProviderInfo(name="a")
@@ -115,7 +90,7 @@ class Nameless(PartsAdapter):
 @pytest.mark.holds("LS57", "LS58", "LS12")
 async def test_routes_are_replaced_in_one_step_and_a_live_registration_may_be_emptied() -> None:
     async with open_seam() as seam:
-        first, second = PartsAdapter(says("one")), PartsAdapter(says("two"))
+        first, second = PartsAdapter(saying("one")), PartsAdapter(saying("two"))
         handle = seam.llm.register(seam.ctx, first, ("a", "b"))
         seam.llm.register(seam.ctx, second, ("c",))
         with pytest.raises(LlmError, match="'c' already has an adapter"):

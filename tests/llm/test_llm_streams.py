@@ -13,12 +13,10 @@ from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.catalog.records import (
-    AbortedFinish,
     AssistantMessage,
     ErrorFinish,
     FinishChunk,
     ModelSource,
-    StopFinish,
     StreamChunk,
     TextBlock,
     TextDeltaChunk,
@@ -28,36 +26,10 @@ from dsh.llm import (
     map_chunks,
 )
 from dsh.testing import ManualSignal
-from dsh.testing.model_seam import (
-    PartsAdapter,
-    ask,
-    open_seam,
-    user,
-)
+from dsh.testing.model_seam import STOP, PartsAdapter, ask, failure_code, open_seam, saying, user
 
 if TYPE_CHECKING:
     from dsh.hooks import StreamNext, live
-
-STOP = FinishChunk(reason=StopFinish())
-
-
-def says(words: str) -> Callable[[live.LlmRequest], AsyncIterator[StreamChunk]]:
-    async def play(request: live.LlmRequest) -> AsyncIterator[StreamChunk]:
-        del request
-        yield TextDeltaChunk(index=0, text=words)
-        yield STOP
-
-    return play
-
-
-def failure_code(chunks: list[StreamChunk]) -> tuple[str, str]:
-    """The kind and code of the terminal finish, which must be the only one and the last."""
-    assert [type(chunk) is FinishChunk for chunk in chunks].count(True) == 1
-    last = chunks[-1]
-    assert isinstance(last, FinishChunk)
-    assert isinstance(last.reason, ErrorFinish | AbortedFinish)
-    return last.reason.kind, last.reason.failure.code
-
 
 Open = Callable[["live.LlmRequest"], "live.ChunkStream"]
 
@@ -82,7 +54,7 @@ def fails_choosing(request: live.LlmRequest) -> live.ChunkStream:
 async def fails_entering(request: live.LlmRequest) -> AsyncGenerator[AsyncIterator[StreamChunk]]:
     if request.provider:
         raise LlmError("cannot connect", code="SERVER", status=503)
-    yield says("")(request)
+    yield saying("")(request)
 
 
 class NoIterator:
@@ -188,7 +160,7 @@ async def test_leaving_early_closes_the_adapters_stream_and_waits_for_it() -> No
         request: live.LlmRequest,
     ) -> AsyncGenerator[AsyncIterator[StreamChunk]]:
         try:
-            yield says("x")(request)
+            yield saying("x")(request)
         finally:
             await trio.lowlevel.checkpoint()
             closed.append(request.provider)
@@ -213,7 +185,7 @@ async def test_an_adapter_that_does_not_close_is_given_two_seconds(
         request: live.LlmRequest,
     ) -> AsyncGenerator[AsyncIterator[StreamChunk]]:
         try:
-            yield says("x")(request)
+            yield saying("x")(request)
         finally:
             await trio.sleep_forever()
 
@@ -231,12 +203,12 @@ async def test_failures_of_listeners_consumers_and_clean_up_stay_thrown() -> Non
     async def fails_closing(
         request: live.LlmRequest,
     ) -> AsyncGenerator[AsyncIterator[StreamChunk]]:
-        yield says("x")(request)
+        yield saying("x")(request)
         raise OSError("cannot clean up")
 
     async with open_seam() as seam:
         seam.llm.register(seam.ctx, Raw(fails_closing), ("p",))
-        seam.llm.register(seam.ctx, PartsAdapter(says("x")), ("q",))
+        seam.llm.register(seam.ctx, PartsAdapter(saying("x")), ("q",))
         with pytest.raises(OSError, match="cannot clean up"):
             await seam.run(ask())
         with pytest.raises(KeyError, match="mine"):
@@ -254,7 +226,7 @@ async def test_failures_of_listeners_consumers_and_clean_up_stay_thrown() -> Non
 @pytest.mark.holds("LS44")
 async def test_listeners_wrap_the_stream_and_may_change_or_drop_chunks() -> None:
     async with open_seam() as seam:
-        adapter = PartsAdapter(says("hello"))
+        adapter = PartsAdapter(saying("hello"))
         seam.llm.register(seam.ctx, adapter, ("p",))
         order: list[str] = []
 
@@ -287,7 +259,7 @@ async def test_listeners_wrap_the_stream_and_may_change_or_drop_chunks() -> None
 
 async def test_a_listener_that_swallows_a_consumers_failure_is_misuse() -> None:
     async with open_seam() as seam:
-        seam.llm.register(seam.ctx, PartsAdapter(says("x")), ("p",))
+        seam.llm.register(seam.ctx, PartsAdapter(saying("x")), ("p",))
 
         @seam.ctx.on(ev.llm.STREAM)
         @asynccontextmanager

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 from attrs import frozen
 from typing_extensions import override
 
 from dsh.catalog.records import (
+    AbortedFinish,
+    ErrorFinish,
     FinishChunk,
     LlmCallConfig,
     StopFinish,
     StreamChunk,
     TextBlock,
+    TextDeltaChunk,
     UserMessage,
     UserSource,
 )
@@ -32,22 +35,38 @@ if TYPE_CHECKING:
     from dsh.catalog.records import Message, RetryPolicy
 
 __all__ = [
+    "STOP",
     "PartsAdapter",
     "Seam",
     "ask",
     "call_config",
     "collect",
+    "failure_code",
     "open_seam",
+    "saying",
     "user",
 ]
 
+#: The terminal chunk of a reply that is complete.
+STOP: Final = FinishChunk(reason=StopFinish())
 
 Play: TypeAlias = Callable[[live.LlmRequest], AsyncIterator[StreamChunk]]
 
 
 async def _finish_only(request: live.LlmRequest) -> AsyncIterator[StreamChunk]:
     del request
-    yield FinishChunk(reason=StopFinish())
+    yield STOP
+
+
+def saying(words: str) -> Play:
+    """The parts of a reply that says these words and stops."""
+
+    async def play(request: live.LlmRequest) -> AsyncIterator[StreamChunk]:
+        del request
+        yield TextDeltaChunk(index=0, text=words)
+        yield STOP
+
+    return play
 
 
 class PartsAdapter(LlmAdapter):
@@ -144,3 +163,12 @@ async def collect(stream: live.ChunkStream) -> list[StreamChunk]:
     """All chunks of a stream."""
     async with stream as chunks:
         return [chunk async for chunk in chunks]
+
+
+def failure_code(chunks: list[StreamChunk]) -> tuple[str, str]:
+    """Kind and code of the terminal finish, which must be the only one and the last."""
+    assert [type(chunk) is FinishChunk for chunk in chunks].count(True) == 1
+    last = chunks[-1]
+    assert isinstance(last, FinishChunk)
+    assert isinstance(last.reason, ErrorFinish | AbortedFinish)
+    return last.reason.kind, last.reason.failure.code
