@@ -42,19 +42,6 @@ def chunk_seqs(house: TestHouse, handle: AgentHandle) -> list[int]:
     ]
 
 
-def retrying(house: TestHouse, times: int = 1) -> list[ev.agent.RequestError]:
-    seen: list[ev.agent.RequestError] = []
-
-    async def recover(
-        error: ev.agent.RequestError, call_next: Next[ev.agent.Retry | None]
-    ) -> ev.agent.Retry | None:
-        seen.append(error)
-        return ev.agent.Retry() if len(seen) <= times else await call_next()
-
-    house.ctx.on(ev.agent.REQUEST_ERROR)(recover)
-    return seen
-
-
 @pytest.mark.holds("E2", "E3", "LP18", "CR01")
 async def test_an_anchor_cites_exactly_the_chunks_of_its_attempt() -> None:
     usage = records.Usage(input_tokens=5, output_tokens=2)
@@ -136,7 +123,7 @@ async def test_an_aborted_finish_that_nobody_here_asked_for_is_a_failure() -> No
 async def test_a_retry_repeats_the_request_and_only_its_own_chunks_are_cited() -> None:
     async with open_test_house(replies=[FAILS, says("whole")]) as house:
         handle = await house.agent()
-        seen = retrying(house)
+        seen = house.retrying()
         counts = {"assemble": 0, "pre": 0, "request": 0}
 
         async def assemble(p: ev.system_prompt.Assemble, call_next: Next[object]) -> object:
@@ -177,7 +164,7 @@ async def test_a_retry_repeats_the_request_and_only_its_own_chunks_are_cited() -
 async def test_frames_of_failed_attempts_end_as_aborted() -> None:
     async with open_test_house(replies=[FAILS, says("whole")]) as house:
         handle = await house.agent()
-        retrying(house)
+        house.retrying()
         ends: list[str] = []
 
         def watch(notice: ev.agent.AssistantStream) -> None:
@@ -251,7 +238,7 @@ async def test_a_recovery_that_replaces_history_is_seen_by_the_retry_at_the_head
 async def test_a_raising_stream_listener_is_not_offered_for_recovery() -> None:
     async with open_test_house(replies=[says("a")]) as house:
         handle = await house.agent()
-        seen = retrying(house, times=5)
+        seen = house.retrying(times=5)
         from dsh.llm import map_chunks
 
         def fail(chunk: records.StreamChunk) -> records.StreamChunk:

@@ -28,14 +28,6 @@ def text(value: str, index: int = 0) -> records.TextDeltaChunk:
     return records.TextDeltaChunk(index=index, text=value)
 
 
-def ends(house: TestHouse, handle: AgentHandle) -> list[records.TurnEndReason]:
-    return [
-        event.data.reason
-        for event in house.session(handle).events
-        if isinstance(event.data, ev.turn.End)
-    ]
-
-
 def prompts(house: TestHouse, handle: AgentHandle) -> list[str]:
     return [
         event.data.message.id
@@ -71,7 +63,7 @@ async def test_a_plain_cancel_discards_everything_pending() -> None:
         handle.agent.cancel(USER)
         await handle.agent.when_idle()
         assert discarded == ["steering", "tail"]
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
 
 
 @pytest.mark.holds("CA03", "B12")
@@ -87,7 +79,7 @@ async def test_a_kept_inbox_stays_parked_until_the_next_wake() -> None:
         assert [m.id for m in handle.agent.pending("next-turn")] == ["queued"]
         await handle.agent.ask(user_message("next", id="next"))
         assert prompts(house, handle) == ["hangs", "queued", "next"]
-        assert [reason.kind for reason in ends(house, handle)] == ["aborted"] + ["completed"] * 2
+        assert [reason.kind for reason in house.ends(handle)] == ["aborted"] + ["completed"] * 2
 
 
 @pytest.mark.holds("CA31", "G1", "GR16")
@@ -114,7 +106,7 @@ async def test_two_sends_and_a_cancel_at_once_make_one_aborted_turn_without_a_st
         handle.agent.followup(user_message("two"))
         handle.agent.cancel(USER)
         await handle.agent.when_idle()
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
         assert prompts(house, handle) == []
         assert ev.step.START.name not in house.names(handle)
 
@@ -154,7 +146,7 @@ async def test_a_running_listener_that_cancels_the_old_and_sends_new_work() -> N
         handle.agent.followup(user_message("old", id="old"))
         await handle.agent.when_idle()
         assert prompts(house, handle) == ["new"]
-        assert [reason.kind for reason in ends(house, handle)] == ["completed"]
+        assert [reason.kind for reason in house.ends(handle)] == ["completed"]
 
 
 @pytest.mark.holds("CA11", "C2", "M3")
@@ -171,7 +163,7 @@ async def test_a_waiter_from_before_a_pre_step_cancel_is_released() -> None:
             nursery.start_soon(handle.agent.when_idle)
             await wait_all_tasks_blocked()
             handle.agent.cancel(USER)
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
 
 
 @pytest.mark.holds("CA12", "M3")
@@ -226,7 +218,7 @@ async def test_a_wake_in_the_convergence_window_runs_when_the_agent_is_at_rest()
         assert [m.id for m in handle.agent.pending("next-turn")] == ["late"]
         await handle.agent.when_idle()
         assert prompts(house, handle) == ["hangs", "late"]
-        assert [reason.kind for reason in ends(house, handle)] == ["aborted", "completed"]
+        assert [reason.kind for reason in house.ends(handle)] == ["aborted", "completed"]
 
 
 @pytest.mark.holds("CA05", "B11", "G4")
@@ -255,7 +247,7 @@ async def test_a_latched_wake_whose_message_was_withdrawn_opens_no_turn() -> Non
         handle.agent.followup(user_message("late", id="late"))
         assert handle.agent.remove("late")
         await handle.agent.when_idle()
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
 
 
 @pytest.mark.holds("B11", "M4")

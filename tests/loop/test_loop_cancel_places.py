@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from attrs import frozen
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.testing import TestHouse, broken_laws, call, calls, open_test_house, says, stalls
-from dsh.tools import Tool, define_tool
+from dsh.testing.tool_parts import simple_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from dsh.agent import AgentHandle
     from dsh.hooks import Logged, Next, live
 
@@ -32,14 +29,6 @@ def text(value: str, index: int = 0) -> records.TextDeltaChunk:
     return records.TextDeltaChunk(index=index, text=value)
 
 
-def ends(house: TestHouse, handle: AgentHandle) -> list[records.TurnEndReason]:
-    return [
-        event.data.reason
-        for event in house.session(handle).events
-        if isinstance(event.data, ev.turn.End)
-    ]
-
-
 def anchor(house: TestHouse, handle: AgentHandle) -> ev.assistant.Message | None:
     found = [
         event.data
@@ -47,18 +36,6 @@ def anchor(house: TestHouse, handle: AgentHandle) -> ev.assistant.Message | None
         if isinstance(event.data, ev.assistant.Message)
     ]
     return found[-1] if found else None
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-def tool(name: str, body: Callable[[live.ToolRun], Awaitable[str]]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        return await body(run)
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
 @pytest.mark.holds("E6", "CA17", "LP33", "M7")
@@ -115,7 +92,7 @@ async def test_the_prefix_keeps_text_and_reasoning_and_never_a_call(
         await handle.agent.when_idle()
         found = anchor(house, handle)
         assert (None if found is None else found.message.content) == kept
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
         assert broken_laws(house.session(handle)) == []
 
 
@@ -141,7 +118,7 @@ async def test_a_cancel_during_recovery_never_finalises_the_failed_stream(
         handle.agent.cancel(USER)
         await handle.agent.when_idle()
         assert anchor(house, handle) is None
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
 
 
 @pytest.mark.holds("CA33", "G2", "AI02", "G5")
@@ -183,13 +160,13 @@ async def test_each_extension_point_gets_the_one_signal_of_its_turn(where: str) 
         house.ctx.on(ev.agent.PRE_STEP)(pre)  # type: ignore[arg-type]
         house.ctx.on(ev.agent.REQUEST)(request)  # type: ignore[arg-type]
         house.ctx.on(ev.agent.TURN_STOPPING)(stopping)
-        house.tools.register(house.ctx, tool("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle.agent.followup(user_message("go"))
         await wait_all_tasks_blocked()
         assert seen[-1][0] == where
         handle.agent.cancel(USER)
         await handle.agent.when_idle()
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
         assert len({id(signal) for _, signal, _ in seen}) == 1
         assert {agent for _, _, agent in seen} == {"s"}
         assert initiator() is None
@@ -261,7 +238,7 @@ async def test_a_cancel_by_an_observer_of_the_reply_skips_its_calls_and_pairs_th
         return "x"
 
     async with open_test_house(replies=[calls(call("t"), call("t"))]) as house:
-        house.tools.register(house.ctx, tool("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
         house.ctx.on(ev.assistant.MESSAGE)(lambda event: handle.agent.cancel(USER))
         outcome = await handle.agent.ask(user_message("go"))
@@ -299,7 +276,7 @@ async def test_contexts_of_a_drained_call_stay_parked_after_the_cancel() -> None
         return "done"
 
     async with open_test_house(replies=[calls(call("t"))]) as house:
-        house.tools.register(house.ctx, tool("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.reason == ABORTED

@@ -18,7 +18,6 @@ from dsh.errors import (
 )
 from dsh.testing import (
     MemoryStore,
-    TestHouse,
     open_test_house,
     says,
 )
@@ -29,31 +28,16 @@ if TYPE_CHECKING:
     from dsh.kernel import Context
 
 
-def edges(house: TestHouse) -> list[str]:
-    told: list[str] = []
-    on = house.ctx.on
-    on(ev.session.CREATED)(lambda n: told.append("session/created"))
-    on(ev.session.DISPOSED)(lambda n: told.append("session/disposed"))
-    on(ev.agent.CREATED)(lambda n: told.append("agent/created"))
-    on(ev.agent.DISPOSED)(lambda n: told.append("agent/disposed"))
-    on(ev.agent.SESSION_START)(lambda n: told.append(f"start {n.source}"))
-    return told
-
-
-def nothing_is_left(house: TestHouse, session_id: str = "s") -> bool:
-    return house.agents.get(session_id) is None and house.sessions.get(session_id) is None
-
-
 @pytest.mark.holds("A1", "A2", "SL08", "SL09", "IN15", "RS03", "RS08")
 async def test_an_agent_appears_whole_and_in_order() -> None:
     async with open_test_house(replies=[says("a")]) as house:
-        told = edges(house)
+        told = house.lifecycle()
         order: list[str] = []
 
         async def setup(ctx: Context, agent: live.Agent) -> Commit:
             house.prompt.section(ctx, "persona", "Composed.")
             await trio.lowlevel.checkpoint()
-            assert nothing_is_left(house)
+            assert house.nothing_is_left()
             assert told == []
             order.append("setup")
             return lambda: order.append("commit")
@@ -72,13 +56,13 @@ async def test_an_agent_appears_whole_and_in_order() -> None:
         assert house.model.requests[0].messages[0].role == "system"
         await handle.aclose()
         assert told[3:] == ["agent/disposed", "session/disposed"]
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
 
 
 @pytest.mark.holds("A3", "NEW-2")
 async def test_a_wake_during_setup_runs_only_after_publication() -> None:
     async with open_test_house(replies=[says("a")]) as house:
-        told = edges(house)
+        told = house.lifecycle()
 
         async def setup(ctx: Context, agent: live.Agent) -> None:
             agent.followup(user_message("early", id="early"))
@@ -118,7 +102,7 @@ class BoomError(Exception):
 async def test_whatever_fails_before_the_handle_rolls_everything_back(where: str) -> None:
     store = MemoryStore()
     async with open_test_house(replies=[says("a")], store=store) as house:
-        told = edges(house)
+        told = house.lifecycle()
         boom = BoomError(where)
         unwound: list[str] = []
         armed = [True]
@@ -147,7 +131,7 @@ async def test_whatever_fails_before_the_handle_rolls_everything_back(where: str
             await house.agent(setup=setup)
         assert caught.value is boom
         assert unwound == ["scope"]
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
         assert await store.list() == ()
         paired = {
             "setup": [],
@@ -180,7 +164,7 @@ async def test_failing_observers_of_start_and_status_change_nothing() -> None:
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
         await handle.aclose()
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
 
 
 @pytest.mark.holds("IN16")
@@ -222,10 +206,10 @@ async def test_a_live_id_is_refused_and_racing_creations_have_one_winner() -> No
 @pytest.mark.parametrize("cap", [0, -1, True, 1.5, 2**53])
 async def test_a_bad_option_is_refused_before_anything_exists(cap: int) -> None:
     async with open_test_house() as house:
-        told = edges(house)
+        told = house.lifecycle()
         with pytest.raises(AgentError, match="maxTokens"):
             await house.agent(options=records.AgentOptions(max_tokens=cap))
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
         assert told == []
 
 
@@ -239,8 +223,8 @@ async def test_a_bad_seed_or_cwd_publishes_nothing() -> None:
             await house.agents.make(CreateAgent(session_id="gap", seed=events[1:]))
         with pytest.raises(InvalidAppend, match="not absolute"):
             await house.agent("relative", cwd="work")
-        assert nothing_is_left(house, "gap")
-        assert nothing_is_left(house, "relative")
+        assert house.nothing_is_left("gap")
+        assert house.nothing_is_left("relative")
         assert [summary.id for summary in await house.store.list()] == ["s"]  # type: ignore[union-attr]
 
 
@@ -252,7 +236,7 @@ async def test_a_caller_that_is_cancelled_before_the_handle_gets_nothing() -> No
             scope.cancel()
             await house.agent()
         assert scope.cancelled_caught
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
 
         async def hang(ctx: Context, agent: live.Agent) -> None:
             agent.inject(user_message("logged"))
@@ -262,7 +246,7 @@ async def test_a_caller_that_is_cancelled_before_the_handle_gets_nothing() -> No
             nursery.start_soon(lambda: house.agent(setup=hang))
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
         assert await store.list() == ()
         handles: list[AgentHandle] = []
         with trio.CancelScope() as scope:

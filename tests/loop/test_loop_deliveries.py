@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from dsh.hooks.live import LlmRequest
 
 
-def texts(house: TestHouse, handle: AgentHandle) -> list[str]:
-    """The user messages of the history, in order."""
-    return [
-        block.text
-        for message in house.session(handle).derive_messages()
-        if isinstance(message, records.UserMessage)
-        for block in message.content
-        if isinstance(block, records.TextBlock)
-    ]
-
-
 def turns_of(house: TestHouse, handle: AgentHandle) -> list[tuple[int, str]]:
     return [
         (event.data.turn, event.data.reason.kind)
@@ -58,7 +47,7 @@ async def test_a_delivery_inside_a_publication_is_queued_and_applied_before_cont
         assert handle.agent.status == "running"
         assert [m.id for m in handle.agent.pending("next-turn")] == ["two"]
         await handle.agent.when_idle()
-        assert texts(house, handle) == ["one", "two"]
+        assert house.texts(handle) == ["one", "two"]
         assert broken_laws(house.session(handle)) == []
 
 
@@ -84,7 +73,7 @@ async def test_a_send_after_the_claim_lands_in_the_following_turn() -> None:
         house.model.replies[:] = [answering, says("b"), says("c")]
         handle.agent.followup(user_message("go"))
         await handle.agent.when_idle()
-        assert texts(house, handle) == ["go", "from a listener", "from the adapter"]
+        assert house.texts(handle) == ["go", "from a listener", "from the adapter"]
         assert [turn for turn, _ in turns_of(house, handle)] == [1, 2, 3]
 
 
@@ -217,4 +206,4 @@ async def test_pre_step_sees_exactly_the_claimed_messages_with_right_coordinates
         assert seen[0][2][0] is message
         assert [(turn, step) for turn, step, _ in seen] == [(1, 1), (1, 2)]
         assert [m.id for m in seen[1][2]] == ["late"]
-        assert texts(house, handle) == ["go", "late"]
+        assert house.texts(handle) == ["go", "late"]

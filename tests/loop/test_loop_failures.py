@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import pytest
-import trio
-from attrs import frozen
 from typing_extensions import override
 
 from dsh import catalog as ev
@@ -15,38 +13,13 @@ from dsh.catalog import records
 from dsh.errors import HarnessError, InvalidAppend
 from dsh.session import Projection
 from dsh.testing import TestHouse, broken_laws, call, calls, open_test_house, says
-from dsh.tools import Tool, define_tool
+from dsh.testing.tool_parts import acting_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dsh.agent import AgentHandle
-    from dsh.hooks import Next, live
+    from dsh.hooks import Next
     from dsh.wire import StoredEvent
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-def tool(name: str, act: Callable[[live.ToolRun], None]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        act(run)
-        await trio.lowlevel.checkpoint()
-        return "done"
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
-
-
-def user_texts(house: TestHouse, handle: AgentHandle) -> list[str]:
-    return [
-        block.text
-        for message in house.session(handle).derive_messages()
-        if isinstance(message, records.UserMessage)
-        for block in message.content
-        if isinstance(block, records.TextBlock)
-    ]
 
 
 def errors_of(house: TestHouse) -> list[ev.agent.Error]:
@@ -74,7 +47,7 @@ async def test_a_request_without_a_route_fails_clearly_unless_a_listener_gives_o
         assert isinstance(outcome.reason, records.ErrorTurnEnd)
         assert "has no provider and model" in outcome.reason.error.message
         assert house.names(handle).count(ev.step.END.name) == 1
-        assert user_texts(house, handle) == []
+        assert house.texts(handle) == []
 
         @house.ctx.on(ev.agent.REQUEST)
         async def supply(
@@ -104,7 +77,7 @@ async def test_a_vetoed_turn_start_opens_nothing_and_parks_the_prompt() -> None:
         refusing.clear()
         handle.agent.wake()
         await handle.agent.when_idle()
-        assert user_texts(house, handle) == ["go"]
+        assert house.texts(handle) == ["go"]
         assert handle.agent.turn == 1
 
 
@@ -268,7 +241,7 @@ async def test_a_disposed_listener_hears_nothing_more() -> None:
 @pytest.mark.holds("LP50", "J5")
 async def test_a_log_replayed_into_a_new_session_derives_the_same_history() -> None:
     async with open_test_house(replies=[calls(call("t")), says("b")]) as house:
-        house.tools.register(house.ctx, tool("t", lambda run: None))
+        house.tools.register(house.ctx, acting_tool("t", lambda run: None))
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
         session = house.session(handle)

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from dsh.hooks import Logged
 
 
-def texts(house: TestHouse, handle: AgentHandle) -> list[str]:
-    """The user messages of the history, in order."""
-    return [
-        block.text
-        for message in house.session(handle).derive_messages()
-        if isinstance(message, records.UserMessage)
-        for block in message.content
-        if isinstance(block, records.TextBlock)
-    ]
-
-
 def turns_of(house: TestHouse, handle: AgentHandle) -> list[tuple[int, str]]:
     return [
         (event.data.turn, event.data.reason.kind)
@@ -49,7 +38,7 @@ async def test_an_idle_injection_is_durable_and_opens_no_turn() -> None:
         ]
         assert house.names(handle) == [ev.agent.INBOX_SPLICED.name]
         await handle.agent.ask(user_message("go"))
-        assert texts(house, handle) == ["fact", "go"]
+        assert house.texts(handle) == ["fact", "go"]
 
 
 @pytest.mark.holds("AG02", "CR14", "LP23")
@@ -135,7 +124,7 @@ async def test_a_burst_of_prompts_runs_one_turn_each() -> None:
             outcome = await handle.agent.ask(user_message(f"prompt {number}"))
             assert outcome.turn == number + 1
             assert outcome.text == str(number)
-        assert texts(house, handle) == [f"prompt {n}" for n in range(5)]
+        assert house.texts(handle) == [f"prompt {n}" for n in range(5)]
 
 
 @pytest.mark.holds("C22")
@@ -170,7 +159,7 @@ async def test_steering_joins_the_next_step_and_prompts_wait_for_their_turn() ->
         handle.agent.followup(user_message("prompt"))
         handle.agent.inject(user_message("fact"))
         await handle.agent.when_idle()
-        assert texts(house, handle) == ["first", "fact", "steer", "prompt"]
+        assert house.texts(handle) == ["first", "fact", "steer", "prompt"]
         assert turns_of(house, handle) == [(1, "completed"), (2, "completed")]
         starts = [
             (event.data.turn, event.data.step)

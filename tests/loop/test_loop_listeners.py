@@ -11,22 +11,13 @@ from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.errors import AgentBusy
 from dsh.llm import ScriptEntry
-from dsh.testing import TestHouse, broken_laws, open_test_house, says
+from dsh.testing import broken_laws, open_test_house, says
 
 if TYPE_CHECKING:
-    from dsh.agent import AgentHandle
     from dsh.hooks import Logged, live
 
 USER = records.UserCause()
 ABORTED = records.AbortedTurnEnd(reason=USER)
-
-
-def ends(house: TestHouse, handle: AgentHandle) -> list[records.TurnEndReason]:
-    return [
-        event.data.reason
-        for event in house.session(handle).events
-        if isinstance(event.data, ev.turn.End)
-    ]
 
 
 @pytest.mark.holds("C17", "G6", "M9")
@@ -47,7 +38,7 @@ async def test_a_cancel_by_a_listener_of_a_vote_aborts_the_turn(*, keep_inbox: b
 
         handle.agent.followup(user_message("go"))
         await handle.agent.when_idle()
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
         pending = [message.id for message in handle.agent.pending("next-step")]
         assert pending == (["vote"] if keep_inbox else [])
         assert len(house.model.requests) == 1
@@ -68,7 +59,7 @@ async def test_what_a_cancel_by_a_listener_of_turn_start_keeps_is_not_claimed(
 
         handle.agent.followup(user_message("go", id="prompt"))
         await handle.agent.when_idle()
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
         pending = [message.id for message in handle.agent.pending("next-turn")]
         assert pending == (["prompt"] if keep_inbox else [])
         handle.agent.wake()
@@ -93,7 +84,7 @@ async def test_a_cancel_inside_admission_dispatches_nothing(token: object) -> No
 
         handle.agent.followup(user_message("go"))
         await handle.agent.when_idle()
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
         assert frames == []
         assert house.model.requests == []
         assert broken_laws(house.session(handle)) == []
@@ -137,7 +128,7 @@ async def test_maintenance_is_refused_while_the_agent_tells_that_it_is_idle() ->
         await handle.agent.when_idle()
         assert len(refusals) == 1
         assert "when_idle" in refusals[0]
-        assert ends(house, handle) == [records.CompletedTurnEnd()] * 2
+        assert house.ends(handle) == [records.CompletedTurnEnd()] * 2
 
 
 @pytest.mark.holds("B4", "M4")
@@ -165,7 +156,7 @@ async def test_a_message_is_told_of_before_what_becomes_of_it() -> None:
         handle.agent.inject(user_message("yes", id="urgent"))
         assert told == [("inserted", "urgent"), ("claimed", "urgent")]
         await handle.agent.when_idle()
-        assert ends(house, handle) == [records.CompletedTurnEnd()]
+        assert house.ends(handle) == [records.CompletedTurnEnd()]
 
 
 @pytest.mark.holds("B4", "B7")

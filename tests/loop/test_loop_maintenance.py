@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from attrs import frozen
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from dsh import catalog as ev
@@ -14,11 +13,9 @@ from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.errors import AgentBusy
 from dsh.testing import TestHouse, call, calls, open_test_house, says
-from dsh.tools import Tool, define_tool
+from dsh.testing.tool_parts import simple_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from dsh.agent import AgentHandle
     from dsh.hooks import Logged, live
 
@@ -29,32 +26,12 @@ USER = records.UserCause()
 ABORTED = records.AbortedTurnEnd(reason=USER)
 
 
-def ends(house: TestHouse, handle: AgentHandle) -> list[records.TurnEndReason]:
-    return [
-        event.data.reason
-        for event in house.session(handle).events
-        if isinstance(event.data, ev.turn.End)
-    ]
-
-
 def prompts(house: TestHouse, handle: AgentHandle) -> list[str]:
     return [
         event.data.message.id
         for event in house.session(handle).events
         if isinstance(event.data, ev.user.Message)
     ]
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-def tool(name: str, body: Callable[[live.ToolRun], Awaitable[str]]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        return await body(run)
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
 @pytest.mark.holds("G9", "LP03", "LP05", "B10", "C1")
@@ -127,7 +104,7 @@ async def test_when_idle_returns_after_a_failed_run_too() -> None:
         handle.agent.followup(user_message("go"))
         with trio.fail_after(5):
             await handle.agent.when_idle()
-        assert [reason.kind for reason in ends(house, handle)] == ["error"]
+        assert [reason.kind for reason in house.ends(handle)] == ["error"]
 
 
 @pytest.mark.holds("G5")
@@ -143,7 +120,7 @@ async def test_nothing_is_abandoned_the_turn_waits_for_a_body_that_shields_itsel
         return "late"
 
     async with open_test_house(replies=[calls(call("t"))]) as house:
-        house.tools.register(house.ctx, tool("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
         started = trio.current_time()
         handle.agent.followup(user_message("go"))
@@ -151,7 +128,7 @@ async def test_nothing_is_abandoned_the_turn_waits_for_a_body_that_shields_itsel
         handle.agent.cancel(USER)
         await handle.agent.when_idle()
         assert finished == [started + 30]
-        assert ends(house, handle) == [ABORTED]
+        assert house.ends(handle) == [ABORTED]
 
 
 @pytest.mark.holds("B13")
@@ -170,6 +147,6 @@ async def test_a_cancel_that_comes_with_the_turns_end_leaves_no_ghost() -> None:
         await handle.agent.ask(user_message("go", id="go"))
         await handle.agent.when_idle()
         assert prompts(house, handle) == ["go", "late"]
-        assert [reason.kind for reason in ends(house, handle)] == ["completed", "completed"]
+        assert [reason.kind for reason in house.ends(handle)] == ["completed", "completed"]
         await wait_all_tasks_blocked()
         assert handle.agent.turn == 2

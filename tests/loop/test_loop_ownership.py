@@ -19,7 +19,6 @@ from dsh.errors import (
 from dsh.kernel import Context, plugin
 from dsh.testing import (
     MemoryStore,
-    TestHouse,
     open_test_house,
     says,
     stalls,
@@ -31,25 +30,10 @@ if TYPE_CHECKING:
     from dsh.hooks import live
 
 
-def edges(house: TestHouse) -> list[str]:
-    told: list[str] = []
-    on = house.ctx.on
-    on(ev.session.CREATED)(lambda n: told.append("session/created"))
-    on(ev.session.DISPOSED)(lambda n: told.append("session/disposed"))
-    on(ev.agent.CREATED)(lambda n: told.append("agent/created"))
-    on(ev.agent.DISPOSED)(lambda n: told.append("agent/disposed"))
-    on(ev.agent.SESSION_START)(lambda n: told.append(f"start {n.source}"))
-    return told
-
-
-def nothing_is_left(house: TestHouse, session_id: str = "s") -> bool:
-    return house.agents.get(session_id) is None and house.sessions.get(session_id) is None
-
-
 @pytest.mark.holds("A9", "SL33", "SL34", "SL35", "RS10")
 async def test_owner_and_handle_share_one_teardown() -> None:
     async with open_test_house() as house:
-        told = edges(house)
+        told = house.lifecycle()
         handles: list[AgentHandle] = []
         contexts: list[Context] = []
 
@@ -69,7 +53,7 @@ async def test_owner_and_handle_share_one_teardown() -> None:
             nursery.start_soon(fiber.dispose)
             nursery.start_soon(handles[0].aclose)
             nursery.start_soon(handles[0].aclose)
-        assert nothing_is_left(house, "owned")
+        assert house.nothing_is_left("owned")
         assert told.count("agent/disposed") == 2
         await handles[0].aclose()
 
@@ -77,7 +61,7 @@ async def test_owner_and_handle_share_one_teardown() -> None:
 @pytest.mark.holds("SL12", "RS13", "SL15")
 async def test_an_owner_that_unloads_during_setup_gets_no_agent() -> None:
     async with open_test_house() as house:
-        told = edges(house)
+        told = house.lifecycle()
         outcome: list[object] = []
         late = trio.Event()
 
@@ -106,7 +90,7 @@ async def test_an_owner_that_unloads_during_setup_gets_no_agent() -> None:
         [error] = outcome
         assert isinstance(error, AgentClosed)
         assert "owner 'owner' was unloaded" in str(error)
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
         assert told == []
 
 
@@ -117,7 +101,7 @@ async def test_a_listener_that_begins_a_teardown_turns_the_creation_into_a_rejec
     edge: str, who: str
 ) -> None:
     async with open_test_house() as house:
-        told = edges(house)
+        told = house.lifecycle()
 
         @plugin(name="owner")
         async def owner(ctx: Context) -> None:
@@ -135,7 +119,7 @@ async def test_a_listener_that_begins_a_teardown_turns_the_creation_into_a_rejec
         house.ctx.on(token)(lambda notice: doomed.request_dispose())  # type: ignore[arg-type]
         with pytest.raises(AgentClosed):
             await house.agent(owner=owners[0])
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
         assert told.count("session/created") == told.count("session/disposed") == 1
         assert told.count("agent/created") == told.count("agent/disposed")
         assert ("agent/created" in told) == (edge != "session")
@@ -177,7 +161,7 @@ async def test_a_detach_asked_for_by_a_creation_listener_waits_for_its_siblings(
 @pytest.mark.holds("A13", "M18")
 async def test_a_stale_handle_never_removes_a_successor() -> None:
     async with open_test_house() as house:
-        told = edges(house)
+        told = house.lifecycle()
         handle = await house.agent()
         await handle.aclose()
         again = await house.agent()
@@ -236,14 +220,14 @@ async def test_the_order_of_the_end() -> None:
 async def test_every_stage_of_the_end_runs_though_one_before_it_failed() -> None:
     store = MemoryStore()
     async with open_test_house(replies=[says("a")], store=store) as house:
-        told = edges(house)
+        told = house.lifecycle()
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
         handle.agent.inject(user_message("unwritten"))
         store.failing = OSError("disk full")
         with pytest.raises(Exception, match="disk full"):
             await handle.aclose()
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
         assert told[-2:] == ["agent/disposed", "session/disposed"]
         store.failing = None
         again = await house.agents.resume("s", options=OPTIONS)
@@ -253,7 +237,7 @@ async def test_every_stage_of_the_end_runs_though_one_before_it_failed() -> None
 @pytest.mark.holds("A10", "SL13", "SL18", "SL19", "AI05")
 async def test_unloading_the_loop_ends_every_agent_and_every_making() -> None:
     async with open_test_house(replies=[stalls(), stalls()]) as house:
-        told = edges(house)
+        told = house.lifecycle()
         handles = [await house.agent(f"a{n}") for n in range(2)]
         for handle in handles:
             handle.agent.followup(user_message("go"))

@@ -22,7 +22,6 @@ from dsh.errors import (
 )
 from dsh.testing import (
     MemoryStore,
-    TestHouse,
     broken_laws,
     call,
     calls,
@@ -37,21 +36,6 @@ if TYPE_CHECKING:
     from dsh.hooks import live
     from dsh.kernel import Context
     from dsh.seams.persistence import WriteHandle
-
-
-def edges(house: TestHouse) -> list[str]:
-    told: list[str] = []
-    on = house.ctx.on
-    on(ev.session.CREATED)(lambda n: told.append("session/created"))
-    on(ev.session.DISPOSED)(lambda n: told.append("session/disposed"))
-    on(ev.agent.CREATED)(lambda n: told.append("agent/created"))
-    on(ev.agent.DISPOSED)(lambda n: told.append("agent/disposed"))
-    on(ev.agent.SESSION_START)(lambda n: told.append(f"start {n.source}"))
-    return told
-
-
-def nothing_is_left(house: TestHouse, session_id: str = "s") -> bool:
-    return house.agents.get(session_id) is None and house.sessions.get(session_id) is None
 
 
 @pytest.mark.holds("A20", "A24", "NEW-3")
@@ -88,7 +72,7 @@ async def test_without_a_store_everything_else_is_the_same() -> None:
         assert outcome.text == "a"
         assert house.session(handle).header.cwd is None
         await handle.aclose()
-        assert nothing_is_left(house)
+        assert house.nothing_is_left()
 
 
 @pytest.mark.holds("A23", "RS18", "RS08", "I9", "CR15")
@@ -100,7 +84,7 @@ async def test_a_resumed_agent_goes_on_where_the_log_ends() -> None:
         handle.agent.inject(user_message("parked", id="parked"))
         await handle.aclose()
     async with open_test_house(replies=[says("b")], store=store) as house:
-        told = edges(house)
+        told = house.lifecycle()
         handle = await house.agents.resume("s", options=OPTIONS)
         assert told == ["session/created", "agent/created", "start resume"]
         assert handle.agent.turn == 1
@@ -135,7 +119,7 @@ async def test_resuming_what_is_not_there_is_an_error_and_leaves_nothing() -> No
     async with open_test_house(store=MemoryStore()) as house:
         with pytest.raises(SessionNotFound, match="no session 'ghost'"):
             await house.agents.resume("ghost")
-        assert nothing_is_left(house, "ghost")
+        assert house.nothing_is_left("ghost")
 
 
 @pytest.mark.holds("A21", "A22", "I5", "case-028")

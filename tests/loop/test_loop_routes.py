@@ -14,7 +14,7 @@ from dsh.agent import is_loop_request, user_message
 from dsh.catalog import records
 from dsh.errors import LlmError
 from dsh.llm import ResolvedModel, ScriptEntry
-from dsh.testing import ScriptedReplies, TestHouse, open_test_house, says
+from dsh.testing import ScriptedReplies, open_test_house, says
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,25 +29,12 @@ BUSY = records.LlmFailure(message="busy", code="SERVER", status=503, request_id=
 FAILS = ScriptEntry(text="half an answer", error=BUSY)
 
 
-def retrying(house: TestHouse, times: int = 1) -> list[ev.agent.RequestError]:
-    seen: list[ev.agent.RequestError] = []
-
-    async def recover(
-        error: ev.agent.RequestError, call_next: Next[ev.agent.Retry | None]
-    ) -> ev.agent.Retry | None:
-        seen.append(error)
-        return ev.agent.Retry() if len(seen) <= times else await call_next()
-
-    house.ctx.on(ev.agent.REQUEST_ERROR)(recover)
-    return seen
-
-
 @pytest.mark.holds("D4", "E17")
 async def test_a_route_without_an_adapter_fails_at_dispatch_with_no_policy() -> None:
     async with open_test_house() as house:
         options = records.AgentOptions(provider="nobody", model="m", reasoning_effort="high")
         handle = await house.agent(options=options)
-        seen = retrying(house, times=0)
+        seen = house.retrying(times=0)
         outcome = await handle.agent.ask(user_message("go"))
         assert isinstance(outcome.reason, records.ErrorTurnEnd)
         assert outcome.reason.error.code == "NO_ADAPTER"
@@ -277,7 +264,7 @@ async def test_a_declared_series_consolidates_once_and_a_retry_does_not_repeat_i
         prompts = ["one"]
         house.prompt.section(house.ctx, "persona", lambda context: prompts[0])
         handle = await house.agent()
-        retrying(house)
+        house.retrying()
         await handle.agent.ask(user_message("1"))
         prompts[0] = "two"
         await handle.agent.ask(user_message("2"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from attrs import frozen
 from typing_extensions import override
 
 from dsh import catalog as ev
@@ -14,84 +13,18 @@ from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.catalog.config import AgentLoopConfig
 from dsh.session import Projection
-from dsh.testing import TestHouse, broken_laws, call, calls, open_test_house, says
-from dsh.tools import Tool, define_tool, typed_output
+from dsh.testing import broken_laws, call, calls, open_test_house, says
+from dsh.testing.tool_parts import NoArgs, OverlapWatch, simple_tool, timed_call
+from dsh.tools import define_tool, typed_output
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from trio.testing import MockClock
 
-    from dsh.agent import AgentHandle
     from dsh.hooks import Next, live
     from dsh.wire import StoredEvent
 
 
 USER = records.UserCause()
-
-
-@frozen
-class Wait:
-    seconds: float
-    label: str = ""
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-class Watch:
-    """Which bodies ran when."""
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.most = 0
-        self.log: list[str] = []
-
-    def tool(self, name: str, mode: Literal["parallel", "exclusive"]) -> Tool:
-        async def execute(args: Wait, run: live.ToolRun) -> str:
-            self.running += 1
-            self.most = max(self.most, self.running)
-            self.log.append(f"+{args.label}")
-            try:
-                await trio.sleep(args.seconds)
-            finally:
-                self.running -= 1
-                self.log.append(f"-{args.label}")
-            return args.label
-
-        return define_tool(
-            name=name,
-            description=name,
-            args=Wait,
-            output=str,
-            execute=execute,
-            execution_mode=mode,
-        )
-
-
-def wait(name: str, seconds: float, label: str) -> object:
-    return call(name, f'{{"seconds": {seconds}, "label": "{label}"}}', call_id=label)
-
-
-def results(house: TestHouse, handle: AgentHandle) -> list[ev.tool.Result]:
-    return [
-        event.data
-        for event in house.session(handle).events
-        if isinstance(event.data, ev.tool.Result)
-    ]
-
-
-def result_ids(house: TestHouse, handle: AgentHandle) -> list[str]:
-    return [result.message.tool_call_id for result in results(house, handle)]
-
-
-def simple(name: str, body: Callable[[live.ToolRun], Awaitable[str]]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        return await body(run)
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
 @pytest.mark.holds("TC14", "IN18", "F7", "CR06", "case-032", "M14")
@@ -153,7 +86,7 @@ async def test_a_cancel_during_an_ordered_pre_execute_starts_no_sibling() -> Non
 
     reply = calls(*(call("t", call_id=name) for name in ("a", "b", "c")))
     async with open_test_house(replies=[reply]) as house:
-        house.tools.register(house.ctx, simple("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
 
         @house.ctx.on(ev.tools.PRE_EXECUTE)
@@ -167,8 +100,12 @@ async def test_a_cancel_during_an_ordered_pre_execute_starts_no_sibling() -> Non
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.reason == records.AbortedTurnEnd(reason=USER)
         assert ran == ["a"]
-        assert result_ids(house, handle) == ["a", "b", "c"]
-        codes = [r.error.code if r.error else None for r in results(house, handle)]
+        assert [one.message.tool_call_id for one in house.results(handle)] == [
+            "a",
+            "b",
+            "c",
+        ]
+        codes = [r.error.code if r.error else None for r in house.results(handle)]
         assert codes == [None, "ABORTED_BEFORE_DISPATCH", "ABORTED_BEFORE_DISPATCH"]
 
 
@@ -176,8 +113,8 @@ async def test_a_cancel_during_an_ordered_pre_execute_starts_no_sibling() -> Non
 async def test_a_cancel_in_a_parallel_group_never_reaches_the_barrier(
     autojump_clock: MockClock,
 ) -> None:
-    watch = Watch()
-    reply = calls(wait("p", 5, "a"), wait("p", 5, "b"), wait("x", 1, "c"))  # type: ignore[arg-type]
+    watch = OverlapWatch()
+    reply = calls(timed_call("p", 5, "a"), timed_call("p", 5, "b"), timed_call("x", 1, "c"))
     async with open_test_house(replies=[reply]) as house:
         house.tools.register(house.ctx, watch.tool("p", "parallel"))
         house.tools.register(house.ctx, watch.tool("x", "exclusive"))
@@ -187,7 +124,7 @@ async def test_a_cancel_in_a_parallel_group_never_reaches_the_barrier(
         handle.agent.cancel(USER)
         await handle.agent.when_idle()
         assert "+c" not in watch.log
-        codes = [r.error.code for r in results(house, handle) if r.error]
+        codes = [r.error.code for r in house.results(handle) if r.error]
         assert codes == ["ABORTED", "ABORTED", "ABORTED_BEFORE_DISPATCH"]
         assert broken_laws(house.session(handle)) == []
 
@@ -199,7 +136,7 @@ async def test_a_log_that_refuses_a_result_fails_the_turn_with_conservative_resu
 
     reply = calls(*(call("t", call_id=name) for name in ("a", "b", "c")))
     async with open_test_house(replies=[reply, says("later")]) as house:
-        house.tools.register(house.ctx, simple("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
 
         def apply(state: int, event: StoredEvent) -> int:
@@ -216,7 +153,7 @@ async def test_a_log_that_refuses_a_result_fails_the_turn_with_conservative_resu
         outcome = await handle.agent.ask(user_message("go"))
         assert isinstance(outcome.reason, records.ErrorTurnEnd)
         assert "refused" in outcome.reason.error.message
-        codes = [r.error.code if r.error else None for r in results(house, handle)]
+        codes = [r.error.code if r.error else None for r in house.results(handle)]
         assert codes == [None, "TOOL_OUTCOME_UNKNOWN", "TOOL_NOT_STARTED"]
         assert broken_laws(house.session(handle)) == []
         assert (await handle.agent.ask(user_message("go on"))).text == "later"
@@ -250,7 +187,7 @@ async def test_a_refused_result_does_not_let_later_ones_overtake_it() -> None:
         assert isinstance(outcome.reason, records.ErrorTurnEnd)
         found = [
             (r.message.tool_call_id, r.error.code if r.error else None)
-            for r in results(house, handle)
+            for r in house.results(handle)
         ]
         assert found == [("a", "TOOL_OUTCOME_UNKNOWN"), ("b", None), ("c", None)]
         assert broken_laws(house.session(handle)) == []
@@ -290,9 +227,14 @@ async def test_one_failing_body_of_several_loses_nobody_elses_result(
         handle = await house.agent()
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.text == "on"
-        assert result_ids(house, handle) == list("abcd")
-        assert [r.message.is_error for r in results(house, handle)] == [False, True, True, True]
-        assert all(r.message.content for r in results(house, handle))
+        assert [one.message.tool_call_id for one in house.results(handle)] == list("abcd")
+        assert [r.message.is_error for r in house.results(handle)] == [
+            False,
+            True,
+            True,
+            True,
+        ]
+        assert all(r.message.content for r in house.results(handle))
 
 
 @pytest.mark.holds("case-030")
@@ -305,11 +247,11 @@ async def test_two_calls_with_one_id_get_ids_of_their_own_and_both_run() -> None
 
     reply = calls(call("t", call_id="same"), call("t", call_id="same"))
     async with open_test_house(replies=[reply, says("b")]) as house:
-        house.tools.register(house.ctx, simple("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
         assert ran == ["same", "same-2"]
-        assert result_ids(house, handle) == ran
+        assert [one.message.tool_call_id for one in house.results(handle)] == ran
         assert broken_laws(house.session(handle)) == []
 
 
@@ -321,7 +263,7 @@ async def test_the_header_has_tools_in_canonical_order(names: tuple[str, ...]) -
 
     async with open_test_house(replies=[says("x")]) as house:
         for name in names:
-            house.tools.register(house.ctx, simple(name, body))
+            house.tools.register(house.ctx, simple_tool(name, body))
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
         header = house.session(handle).request_header()
@@ -348,7 +290,7 @@ async def test_presentation_meta_is_stored_with_the_result() -> None:
         house.tools.register(house.ctx, tool)
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
-        [result] = results(house, handle)
+        [result] = house.results(handle)
         assert result.meta == {"lines": 1}
 
 

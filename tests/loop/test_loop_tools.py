@@ -2,91 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
-import trio
-from attrs import frozen
 
 from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.catalog.config import AgentLoopConfig
 from dsh.errors import ToolError
-from dsh.testing import TestHouse, broken_laws, call, calls, open_test_house, says
-from dsh.tools import Tool, define_tool
+from dsh.testing import broken_laws, call, calls, open_test_house, says
+from dsh.testing.tool_parts import OverlapWatch, simple_tool, timed_call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from trio.testing import MockClock
 
-    from dsh.agent import AgentHandle
     from dsh.hooks import Next, live
-
-
-@frozen
-class Wait:
-    seconds: float
-    label: str = ""
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-class Watch:
-    """Which bodies ran when."""
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.most = 0
-        self.log: list[str] = []
-
-    def tool(self, name: str, mode: Literal["parallel", "exclusive"]) -> Tool:
-        async def execute(args: Wait, run: live.ToolRun) -> str:
-            self.running += 1
-            self.most = max(self.most, self.running)
-            self.log.append(f"+{args.label}")
-            try:
-                await trio.sleep(args.seconds)
-            finally:
-                self.running -= 1
-                self.log.append(f"-{args.label}")
-            return args.label
-
-        return define_tool(
-            name=name,
-            description=name,
-            args=Wait,
-            output=str,
-            execute=execute,
-            execution_mode=mode,
-        )
-
-
-def wait(name: str, seconds: float, label: str) -> object:
-    return call(name, f'{{"seconds": {seconds}, "label": "{label}"}}', call_id=label)
-
-
-def results(house: TestHouse, handle: AgentHandle) -> list[ev.tool.Result]:
-    return [
-        event.data
-        for event in house.session(handle).events
-        if isinstance(event.data, ev.tool.Result)
-    ]
-
-
-def result_ids(house: TestHouse, handle: AgentHandle) -> list[str]:
-    return [result.message.tool_call_id for result in results(house, handle)]
-
-
-def simple(name: str, body: Callable[[live.ToolRun], Awaitable[str]]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        return await body(run)
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
 @pytest.mark.holds("LP07", "F6", "CE01", "CE02")
@@ -98,10 +29,10 @@ async def test_a_round_trip_pairs_call_and_result_whatever_the_arguments() -> No
     async with open_test_house(
         replies=[calls(call("t", "", call_id="c1"), broken), says("b")]
     ) as house:
-        house.tools.register(house.ctx, simple("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
-        first, second = results(house, handle)
+        first, second = house.results(handle)
         assert not first.message.is_error
         assert second.message.is_error
         session = house.session(handle)
@@ -126,32 +57,41 @@ async def test_error_facts_stand_on_the_result() -> None:
         raise ToolError("out of paper", code="NO_PAPER")
 
     async with open_test_house(replies=[calls(call("t")), says("b")]) as house:
-        house.tools.register(house.ctx, simple("t", body))
+        house.tools.register(house.ctx, simple_tool("t", body))
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
-        [result] = results(house, handle)
+        [result] = house.results(handle)
         assert result.error == records.ToolErrorInfo(name="ToolError", code="NO_PAPER")
         assert result.message.is_error
 
 
 @pytest.mark.holds("TC01", "TC05", "TC06", "F5", "F4", "M14")
 async def test_parallel_calls_overlap_and_commit_in_model_order(autojump_clock: MockClock) -> None:
-    watch = Watch()
-    reply = calls(wait("p", 3, "a"), wait("p", 1, "b"), wait("p", 2, "c"))  # type: ignore[arg-type]
+    watch = OverlapWatch()
+    reply = calls(timed_call("p", 3, "a"), timed_call("p", 1, "b"), timed_call("p", 2, "c"))
     async with open_test_house(replies=[reply, says("b")]) as house:
         house.tools.register(house.ctx, watch.tool("p", "parallel"))
         handle = await house.agent()
         await handle.agent.ask(user_message("go"))
         assert set(watch.log[:3]) == {"+a", "+b", "+c"}
         assert watch.log[3:] == ["-b", "-c", "-a"]
-        assert result_ids(house, handle) == ["a", "b", "c"]
+        assert [one.message.tool_call_id for one in house.results(handle)] == [
+            "a",
+            "b",
+            "c",
+        ]
         assert broken_laws(house.session(handle)) == []
 
 
 @pytest.mark.holds("TC02", "F3")
 async def test_an_exclusive_call_is_a_barrier(autojump_clock: MockClock) -> None:
-    watch = Watch()
-    reply = calls(wait("p", 1, "a"), wait("x", 1, "b"), wait("p", 1, "c"), wait("p", 1, "d"))  # type: ignore[arg-type]
+    watch = OverlapWatch()
+    reply = calls(
+        timed_call("p", 1, "a"),
+        timed_call("x", 1, "b"),
+        timed_call("p", 1, "c"),
+        timed_call("p", 1, "d"),
+    )
     async with open_test_house(replies=[reply, says("b")]) as house:
         house.tools.register(house.ctx, watch.tool("p", "parallel"))
         house.tools.register(house.ctx, watch.tool("x", "exclusive"))
@@ -164,8 +104,8 @@ async def test_an_exclusive_call_is_a_barrier(autojump_clock: MockClock) -> None
 @pytest.mark.holds("TC10", "TC11", "TC12", "F4")
 @pytest.mark.parametrize("cap", [1, 2, 3])
 async def test_the_cap_bounds_the_pool_of_every_agent(cap: int, autojump_clock: MockClock) -> None:
-    watch = Watch()
-    reply = calls(*(wait("p", 1 + n % 2, f"{n}") for n in range(5)))  # type: ignore[arg-type]
+    watch = OverlapWatch()
+    reply = calls(*(timed_call("p", 1 + n % 2, f"{n}") for n in range(5)))
     config = AgentLoopConfig(max_parallel_tool_calls=cap)
     async with open_test_house(replies=[reply, says("b"), reply, says("b")], loop=config) as house:
         house.tools.register(house.ctx, watch.tool("p", "parallel"))
@@ -174,15 +114,17 @@ async def test_the_cap_bounds_the_pool_of_every_agent(cap: int, autojump_clock: 
             handle = await house.agent(session_id)
             await handle.agent.ask(user_message("go"))
             assert watch.most == cap
-            assert result_ids(house, handle) == [str(n) for n in range(5)]
+            assert [one.message.tool_call_id for one in house.results(handle)] == [
+                str(n) for n in range(5)
+            ]
 
 
 @pytest.mark.holds("ST01", "A36", "TC09")
 async def test_a_new_cap_holds_from_the_next_group_on_without_a_restart(
     autojump_clock: MockClock,
 ) -> None:
-    watch = Watch()
-    reply = calls(*(wait("p", 1, f"{n}") for n in range(4)))  # type: ignore[arg-type]
+    watch = OverlapWatch()
+    reply = calls(*(timed_call("p", 1, f"{n}") for n in range(4)))
     async with open_test_house(replies=[reply, says("a"), reply, says("b")]) as house:
         house.tools.register(house.ctx, watch.tool("p", "parallel"))
         handle = await house.agent()
@@ -199,9 +141,9 @@ async def test_a_new_cap_holds_from_the_next_group_on_without_a_restart(
 async def test_policies_see_model_order_and_a_denied_call_is_not_dispatched(
     autojump_clock: MockClock,
 ) -> None:
-    watch = Watch()
+    watch = OverlapWatch()
     seen: list[str] = []
-    reply = calls(wait("p", 2, "a"), wait("p", 1, "b"), wait("p", 1, "c"))  # type: ignore[arg-type]
+    reply = calls(timed_call("p", 2, "a"), timed_call("p", 1, "b"), timed_call("p", 1, "c"))
     async with open_test_house(replies=[reply, says("b")]) as house:
         house.tools.register(house.ctx, watch.tool("p", "parallel"))
         handle = await house.agent()
@@ -226,9 +168,9 @@ async def test_policies_see_model_order_and_a_denied_call_is_not_dispatched(
         assert [s for s in seen if s.startswith("pre")] == ["pre a", "pre b", "pre c"]
         assert [s for s in seen if s.startswith("post")] == ["post a", "post b", "post c"]
         assert "+b" not in watch.log
-        assert [result.message.is_error for result in results(house, handle)] == [
+        assert [result.message.is_error for result in house.results(handle)] == [
             False,
             True,
             False,
         ]
-        assert results(house, handle)[1].decided_by == "kernel"
+        assert house.results(handle)[1].decided_by == "kernel"

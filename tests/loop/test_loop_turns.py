@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-import trio
-from attrs import frozen
 
 from dsh import catalog as ev
 from dsh.agent import user_message
@@ -14,45 +12,10 @@ from dsh.catalog import records
 from dsh.errors import BadAnswer
 from dsh.llm import ScriptEntry
 from dsh.testing import TestHouse, broken_laws, call, calls, open_test_house, says
-from dsh.tools import Tool, define_tool
+from dsh.testing.tool_parts import acting_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dsh.agent import AgentHandle
     from dsh.hooks import Next, live
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-def tool(name: str, act: Callable[[live.ToolRun], None]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        act(run)
-        await trio.lowlevel.checkpoint()
-        return "done"
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
-
-
-def user_texts(house: TestHouse, handle: AgentHandle) -> list[str]:
-    return [
-        block.text
-        for message in house.session(handle).derive_messages()
-        if isinstance(message, records.UserMessage)
-        for block in message.content
-        if isinstance(block, records.TextBlock)
-    ]
-
-
-def ends(house: TestHouse, handle: AgentHandle) -> list[records.TurnEndReason]:
-    return [
-        event.data.reason
-        for event in house.session(handle).events
-        if isinstance(event.data, ev.turn.End)
-    ]
 
 
 def errors_of(house: TestHouse) -> list[ev.agent.Error]:
@@ -74,7 +37,7 @@ async def test_the_decision_is_exactly_what_the_step_admits() -> None:
             return ev.agent.Enter(messages=(user_message("rewritten"), extra))
 
         await handle.agent.ask(user_message("go"))
-        assert user_texts(house, handle) == ["rewritten", "extra"]
+        assert house.texts(handle) == ["rewritten", "extra"]
         assert house.model.requests[0].messages[-1] is extra
 
 
@@ -92,7 +55,7 @@ async def test_a_reject_blocks_the_turn_and_names_who_decided() -> None:
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.reason == records.BlockedTurnEnd(reason="over budget", plugin="kernel")
         assert ev.step.START.name not in house.names(handle)
-        assert user_texts(house, handle) == []
+        assert house.texts(handle) == []
         assert house.model.requests == []
         assert handle.agent.status == "idle"
 
@@ -121,7 +84,7 @@ async def test_what_waits_behind_a_blocked_turn_stays_parked_in_order() -> None:
         blocked = False
         handle.agent.wake()
         await handle.agent.when_idle()
-        assert user_texts(house, handle) == ["staged", "two", "three"]
+        assert house.texts(handle) == ["staged", "two", "three"]
 
 
 @pytest.mark.holds("C6", "CR04")
@@ -138,7 +101,7 @@ async def test_entering_with_nothing_completes_a_turn_without_a_step() -> None:
         handle.agent.followup(user_message("one"))
         handle.agent.followup(user_message("two"))
         await handle.agent.when_idle()
-        assert ends(house, handle) == [records.CompletedTurnEnd()]
+        assert house.ends(handle) == [records.CompletedTurnEnd()]
         assert ev.step.START.name not in house.names(handle)
         assert len(handle.agent.pending("next-turn")) == 1
 
@@ -147,7 +110,7 @@ async def test_entering_with_nothing_completes_a_turn_without_a_step() -> None:
 async def test_entering_a_later_step_with_nothing() -> None:
     async with open_test_house(replies=[calls(call("t")), says("b")]) as house:
         handle = await house.agent()
-        house.tools.register(house.ctx, tool("t", lambda run: None))
+        house.tools.register(house.ctx, acting_tool("t", lambda run: None))
         stopping: list[int] = []
 
         @house.ctx.on(ev.agent.PRE_STEP)
@@ -169,8 +132,8 @@ async def test_entering_a_later_step_with_nothing() -> None:
         ]
         assert steps == [1, 2]
         assert stopping == [1]
-        assert ends(house, handle) == [records.CompletedTurnEnd()]
-        assert user_texts(house, handle) == ["go"]
+        assert house.ends(handle) == [records.CompletedTurnEnd()]
+        assert house.texts(handle) == ["go"]
 
 
 @pytest.mark.holds("NEW-1", "IN14", "LP21", "LP32", "C23")
@@ -197,7 +160,7 @@ async def test_an_unknown_decision_fails_the_turn_and_the_loop_lives_on() -> Non
         assert len(handle.agent.pending("next-step")) == 1
         outcome = await handle.agent.ask(user_message("again"))
         assert isinstance(outcome.reason, records.CompletedTurnEnd)
-        assert user_texts(house, handle) == ["kept", "again"]
+        assert house.texts(handle) == ["kept", "again"]
 
 
 @pytest.mark.holds("C17", "CR07", "LP26")
@@ -219,8 +182,8 @@ async def test_votes_are_steered_in_order_after_the_last_listener() -> None:
         voter("second")
         await handle.agent.ask(user_message("go"))
         assert ran == ["first sees 0", "second sees 0", "first sees 0", "second sees 0"]
-        assert user_texts(house, handle) == ["go", "first", "second"]
-        assert ends(house, handle) == [records.CompletedTurnEnd()]
+        assert house.texts(handle) == ["go", "first", "second"]
+        assert house.ends(handle) == [records.CompletedTurnEnd()]
 
 
 @pytest.mark.holds("LP26")
@@ -236,7 +199,7 @@ async def test_a_stopping_listener_may_also_steer_by_itself() -> None:
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.turn == 1
         assert outcome.text == "b"
-        assert user_texts(house, handle) == ["go", "once more"]
+        assert house.texts(handle) == ["go", "once more"]
 
 
 @pytest.mark.holds("CR08", "C23", "G7")
@@ -262,7 +225,7 @@ async def test_a_raising_stopping_listener_fails_the_turn_only() -> None:
 @pytest.mark.holds("C14", "F19")
 async def test_a_concluding_tool_ends_the_turn_after_its_batch() -> None:
     async with open_test_house(replies=[calls(call("t"), call("t"))]) as house:
-        house.tools.register(house.ctx, tool("t", lambda run: run.conclude_turn()))
+        house.tools.register(house.ctx, acting_tool("t", lambda run: run.conclude_turn()))
         handle = await house.agent()
         outcome = await handle.agent.ask(user_message("go"))
         assert isinstance(outcome.reason, records.CompletedTurnEnd)
@@ -277,11 +240,11 @@ async def test_a_concluding_tool_does_not_drop_what_waits_for_the_next_step() ->
         run.defer_context(user_message("context"))
 
     async with open_test_house(replies=[calls(call("t")), says("b")]) as house:
-        house.tools.register(house.ctx, tool("t", act))
+        house.tools.register(house.ctx, acting_tool("t", act))
         handle = await house.agent()
         outcome = await handle.agent.ask(user_message("go"))
         assert outcome.text == "b"
-        assert user_texts(house, handle) == ["go", "context"]
+        assert house.texts(handle) == ["go", "context"]
 
 
 @pytest.mark.holds("C16", "LP34", "LP36", "M12")
@@ -308,7 +271,7 @@ async def test_a_truncated_step_dispatches_no_tools() -> None:
     cut = ScriptEntry(text="half", tools=(call("t"),), finish="max-tokens")
     ran: list[str] = []
     async with open_test_house(replies=[cut]) as house:
-        house.tools.register(house.ctx, tool("t", lambda run: ran.append("x")))
+        house.tools.register(house.ctx, acting_tool("t", lambda run: ran.append("x")))
         handle = await house.agent()
         outcome = await handle.agent.ask(user_message("go"))
         assert isinstance(outcome.reason, records.MaxTokensTurnEnd)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
@@ -13,8 +12,11 @@ import trio
 
 from dsh.llm import ScriptedCall, ScriptEntry
 from dsh.testing.model_server import Hang, WireReply, delta, open_model_server, sse_reply
+from dsh.testing.processes import alive
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dsh.testing.command_line import CommandLine, Ran
 
 LATER = ScriptEntry(text="later")
@@ -88,19 +90,10 @@ async def test_ctrl_c_in_a_command_stops_its_children(cli: CommandLine) -> None:
             ran = await run.ended()
         assert ran.code == 130
         assert ends(ran) == [STOPPED]
-        assert not lives(child)
+        assert not alive(child)
         kinds = [orjson.loads(line)["type"] for line in ran.lines]
         assert kinds.count("tool/call") == kinds.count("tool/result") == 1
         await comes_back(here)
-
-
-def lives(pid: int) -> bool:
-    """Whether the process runs; one that ended and that nobody has waited for does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 async def said_by(pipe: Path) -> int:

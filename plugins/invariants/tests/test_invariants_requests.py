@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.agent import mark_loop_request, user_message
 from dsh.catalog import records
 from dsh.hooks import live
 from dsh.testing import call, calls, open_test_house, says
-from dsh.tools import define_tool
+from dsh.testing.tool_parts import simple_tool
 from dsh_plugins.invariants import INVARIANTS, LawBroken, invariants
 
 if TYPE_CHECKING:
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
     from dsh.hooks import Next
     from dsh.testing import TestHouse
-    from dsh.tools import Tool
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-def tool(name: str, body: Callable[[], Awaitable[str]]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        return await body()
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
 def seen(house: TestHouse) -> list[str]:
@@ -63,7 +50,7 @@ async def inside_a_step(
     ) as house:
         failures: list[BaseException] = []
 
-        async def body() -> str:
+        async def body(_run: live.ToolRun) -> str:
             session = house.sessions.get("s")
             assert session is not None
             try:
@@ -75,7 +62,7 @@ async def inside_a_step(
                 raise
             return "done"
 
-        house.tools.register(house.ctx, tool("probe", body))
+        house.tools.register(house.ctx, simple_tool("probe", body))
         handle = await house.agent()
         outcome = await handle.agent.ask(user_message("go"))
         if failures:
@@ -183,7 +170,7 @@ async def test_after_a_replacement_everything_is_compared_again() -> None:
         session = house.session(handle)
         found: list[str | None] = []
 
-        async def body() -> str:
+        async def body(_run: live.ToolRun) -> str:
             first = session.surface.nodes[1]
             session.append(
                 ev.user.Message(message=user_message("shorter")),
@@ -198,7 +185,7 @@ async def test_after_a_replacement_everything_is_compared_again() -> None:
             found.append(await sent(house, right))
             return "done"
 
-        house.tools.register(house.ctx, tool("probe", body))
+        house.tools.register(house.ctx, simple_tool("probe", body))
         await handle.agent.ask(user_message("two"))
         assert found[0] is not None
         assert "message 0 is not that of seq" in found[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.agent import user_message
@@ -15,31 +15,18 @@ from dsh.catalog import records
 from dsh.errors import InvariantError
 from dsh.hooks import EMPTY_OBJECT, live
 from dsh.testing import ManualSignal, call, calls, open_test_house, says
-from dsh.tools import define_tool
+from dsh.testing.tool_parts import simple_tool
 from dsh.tools.execution import CallInput, CallToken, Execution
 from dsh_plugins.invariants import INVARIANTS, Book, LawBroken, invariants
 from dsh_plugins.invariants.assemblies import assembly_fault
 from dsh_plugins.invariants.stages import Stage, Stages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from dsh.agent import AgentHandle
     from dsh.hooks import Next, StreamNext
     from dsh.testing import TestHouse
-    from dsh.tools import Tool
-
-
-@frozen
-class NoArgs:
-    pass
-
-
-def tool(name: str, body: Callable[[], Awaitable[str]]) -> Tool:
-    async def execute(args: NoArgs, run: live.ToolRun) -> str:
-        return await body()
-
-    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
 
 
 def seen(house: TestHouse) -> list[str]:
@@ -192,12 +179,12 @@ def test_a_final_result_is_frozen() -> None:
 
 
 async def test_a_stage_that_comes_twice_is_told_with_the_place_in_the_log() -> None:
-    async def body() -> str:
+    async def body(_run: live.ToolRun) -> str:
         return "done"
 
     async with open_test_house(
         replies=[calls(call("t")), says("a")],
-        tools=[tool("t", body)],
+        tools=[simple_tool("t", body)],
         plugins=[invariants],
         watched=False,
     ) as house:
@@ -315,12 +302,12 @@ async def test_a_listener_that_spoils_the_assembly_fails_the_turn() -> None:
 @pytest.mark.holds("J4")
 async def test_a_lawful_run_is_the_same_without_it() -> None:
     async def run(*, watched: bool) -> list[tuple[str, int, records.SurfaceOp | None]]:
-        async def body() -> str:
+        async def body(_run: live.ToolRun) -> str:
             return "done"
 
         async with open_test_house(
             replies=[calls(call("t", call_id="c")), says("a"), says("b")],
-            tools=[tool("t", body)],
+            tools=[simple_tool("t", body)],
             watched=watched,
         ) as house:
             handle = await house.agent()

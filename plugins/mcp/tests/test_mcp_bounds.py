@@ -14,6 +14,7 @@ import trio
 from dsh.boot import ProcessEnviron
 from dsh.boot.environ import EnvironCredentials, environ_plugin
 from dsh.testing import Committed, ToolRoom, open_tool_room
+from dsh.testing.processes import alive
 from dsh_plugins.mcp import mcp
 from dsh_plugins.mcp.catalog import McpConfig, McpServer
 
@@ -107,12 +108,3 @@ tools = [{"name": "x" * 5_000 + str(n), "inputSchema": {"type": 5}} for n in ran
     assert "left out: " in warnings[0]
     assert max(len(one) for one in warnings) < 1_000
     assert "more to say of it" in warnings[-1]
-
-
-def alive(pid: int) -> bool:
-    """Whether the process is there and more than a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False

@@ -6,10 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
+
+from dsh.testing.processes import alive, all_gone
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: A harness as far as the plugin goes. It writes its tools when they are there, and waits.
 HARNESS = """
@@ -71,20 +76,10 @@ async def test_no_server_outlives_a_harness_that_is_killed(tmp_path: Path) -> No
         pids = [int(pid) for file in files for pid in file.read_text().split()]
         assert [alive(pid) for pid in pids] == [True] * 6
         process.send_signal(signal.SIGKILL)
-        with trio.fail_after(PATIENCE):
-            while any(alive(pid) for pid in pids):  # noqa: ASYNC110 - nobody tells of a stranger's death
-                await trio.sleep(0.02)
+        assert await all_gone(*pids, within=PATIENCE)
     finally:
         process.kill()
         process.communicate()
         for pid in pids:
             if alive(pid):
                 os.kill(pid, signal.SIGKILL)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process is there and more than a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
-    except OSError:
-        return False

@@ -16,6 +16,7 @@ from dsh import catalog as ev
 from dsh.boot import ProcessEnviron
 from dsh.boot.environ import EnvironCredentials, environ_plugin
 from dsh.testing import Committed, ToolRoom, open_tool_room
+from dsh.testing.processes import alive, all_gone
 from dsh_plugins.mcp import mcp
 from dsh_plugins.mcp.catalog import McpConfig, McpServer
 
@@ -374,9 +375,8 @@ import atexit; atexit.register(signal.pause)
         assert [alive(pid) for pid in pids] == [True, True]
         with trio.fail_after(PATIENCE):
             await desk.fiber.dispose()
-        with trio.fail_after(PATIENCE):  # the grandchild is reaped by whoever adopted it
-            while any(alive(pid) for pid in pids):
-                await trio.lowlevel.checkpoint()
+        # The grandchild is reaped by whoever adopted it.
+        assert await all_gone(*pids, within=PATIENCE)
         assert (desk.names(), desk.warnings()) == ([], [])
 
 
@@ -388,12 +388,3 @@ async def test_a_server_ends_with_its_input_and_may_tidy_up(
     async with open_desk(caplog, {"s": server(part)}) as desk:
         await desk.fiber.dispose()
         assert (tmp_path / "tidy").exists()
-
-
-def alive(pid: int) -> bool:
-    """Whether the process is there and more than a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,28 +14,12 @@ import trio
 
 from dsh.seams.output import Ends
 from dsh.seams.processes import Reaper
+from dsh.testing.processes import all_gone
 from dsh_plugins.shell_local import LocalShell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie that nobody reaps does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat[stat.rfind(b")") + 2 :].split()[0] not in (b"Z", b"X")
-
-
-async def gone(*pids: int) -> bool:
-    """Whether all are gone within ten seconds."""
-    with trio.move_on_after(10):
-        while any(alive(pid) for pid in pids):  # noqa: ASYNC110 - nothing signals that a process is gone
-            await trio.sleep(0.01)
-        return True
-    return False
+    from pathlib import Path
 
 
 async def written(path: Path, words: int) -> list[int]:
@@ -97,7 +80,7 @@ async def test_children_die_with_the_harness_however_it_dies(
         children = await written(pids, 5 if before else 4)
         process.send_signal(number)
         assert await trio.to_thread.run_sync(process.wait) != 0
-        assert await gone(*children)
+        assert await all_gone(*children)
     finally:
         process.kill()
 
@@ -111,7 +94,7 @@ async def test_job_control_hides_no_background_job(tmp_path: Path, how: str) -> 
     with trio.fail_after(20):
         done = await provider.run(command, cwd=str(tmp_path), timeout=10)
     assert done.stopped_background
-    assert await gone(int(done.head))
+    assert await all_gone(int(done.head))
     await reaper.aclose()
 
 

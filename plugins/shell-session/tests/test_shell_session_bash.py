@@ -16,6 +16,7 @@ from dsh.boot import ProcessEnviron
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Secret
 from dsh.seams.shell import SHELL
 from dsh.testing import Committed, ToolRoom, open_tool_room
+from dsh.testing.processes import alive, all_gone
 from dsh_plugins.shell import shell
 from dsh_plugins.shell_session import shell_session
 
@@ -99,10 +100,10 @@ async def test_a_command_that_closes_the_shells_own_pipes_ends_and_a_fresh_one_f
 async def test_a_bash_that_was_killed_while_idle_is_replaced_and_leaves_nothing(desk: Desk) -> None:
     bash, child = map(int, (await desk.text("sleep 300 & echo $$ $!")).split())
     os.kill(bash, signal.SIGKILL)
-    while lives(bash):  # noqa: ASYNC110 - nothing signals that a process is gone
+    while alive(bash):  # noqa: ASYNC110 - nothing signals that a process is gone
         await trio.sleep(0.01)
     assert await desk.text("echo on") == "on"
-    assert not lives(child)
+    assert not alive(child)
 
 
 async def test_output_is_seen_while_it_comes_but_for_the_mark(desk: Desk) -> None:
@@ -132,20 +133,8 @@ async def test_a_deadline_ends_it_with_its_children_and_a_fresh_one_follows(desk
     text = await desk.text("A=1; sleep 300 & echo $!; wait", timeout=0.5)
     assert "timed out" in text
     child = int(text.split()[0])
-    for _ in range(200):
-        if not lives(child):
-            break
-        await trio.sleep(0.01)
-    assert not lives(child)
+    assert await all_gone(child)
     assert await desk.text("echo .$A") == "."
-
-
-def lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_a_cancelled_command_is_ended_and_the_next_turn_has_a_bash(desk: Desk) -> None:
@@ -171,8 +160,4 @@ async def test_a_background_child_delays_nothing_and_output_is_bounded(desk: Des
 async def test_unloading_ends_everything(desk: Desk) -> None:
     child = int(await desk.text("sleep 300 & echo $!"))
     await desk.fiber.dispose()
-    for _ in range(200):
-        if not lives(child):
-            break
-        await trio.sleep(0.01)
-    assert not lives(child)
+    assert await all_gone(child)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,11 +16,13 @@ from dsh import Context, plugin
 from dsh.hooks.live import ToolSuccess
 from dsh.seams.environ import CREDENTIALS, ENVIRON, Credentials, Environ, Secret
 from dsh.testing import Committed, ToolRoom, open_tool_room
+from dsh.testing.processes import alive, all_gone
 from dsh_plugins.shell import shell
 from dsh_plugins.shell_local import shell_local
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
+    from pathlib import Path
 
 
 class Variables(Environ):
@@ -93,24 +94,6 @@ async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
         await room.kernel.mount(shell_local).ready()
         await room.kernel.mount(shell).ready()
         yield Terminal(room, tmp_path)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie that nobody reaps does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat[stat.rfind(b")") + 2 :].split()[0] not in (b"Z", b"X")
-
-
-async def gone(*pids: int) -> bool:
-    """Whether all are gone within two seconds."""
-    with trio.move_on_after(2):
-        while any(alive(pid) for pid in pids):  # noqa: ASYNC110 - nothing signals that a process is gone
-            await trio.sleep(0.01)
-        return True
-    return False
 
 
 async def test_output_and_exit_status_are_told(terminal: Terminal) -> None:
@@ -194,7 +177,7 @@ async def test_a_background_child_neither_holds_the_call_nor_outlives_it(
         text = await terminal.text(command)
     assert text.startswith("started ")
     assert "left in the background were ended" in text
-    assert await gone(int(text.split()[1]))
+    assert await all_gone(int(text.split()[1]))
 
 
 @pytest.mark.holds("case-060")
@@ -212,7 +195,7 @@ async def test_a_child_that_ignores_term_is_killed_at_the_deadline(terminal: Ter
     with trio.fail_after(30):
         text = await terminal.text("echo $$; (trap '' TERM; sleep 300) | cat", timeout=2)
     assert "timed out after 2 s" in text
-    assert await gone(int(text.split()[0]))
+    assert await all_gone(int(text.split()[0]))
 
 
 @pytest.mark.holds("case-060")
@@ -238,4 +221,4 @@ async def test_a_cancelled_command_is_gone_with_its_children_quickly(terminal: T
         terminal.room.signal.cancel()
     assert trio.current_time() - start < 2  # TERM, 0.1 s, KILL; generous for a busy machine
     assert finished[0].code == "ABORTED"
-    assert await gone(*map(int, pids.read_text().split()))
+    assert await all_gone(*map(int, pids.read_text().split()))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from dsh.agent import Setup
-    from dsh.hooks import live
+    from dsh.hooks import Next, live
     from dsh.kernel import Fiber
     from dsh.session import Session
 
@@ -106,6 +106,52 @@ class TestHouse:
     def reason(self, agent: live.Agent | AgentHandle) -> records.TurnEndReason:
         """Why an agent's newest turn ended."""
         return self.logged(agent, ev.turn.End)[-1].reason
+
+    def ends(self, agent: live.Agent | AgentHandle) -> list[records.TurnEndReason]:
+        """Why each of an agent's turns ended, in order."""
+        return [end.reason for end in self.logged(agent, ev.turn.End)]
+
+    def results(self, agent: live.Agent | AgentHandle) -> list[ev.tool.Result]:
+        """The results of an agent's tool calls, in order."""
+        return self.logged(agent, ev.tool.Result)
+
+    def texts(self, agent: live.Agent | AgentHandle) -> list[str]:
+        """The texts of the user messages in an agent's history, in order."""
+        return [
+            block.text
+            for message in self.session(agent).derive_messages()
+            if isinstance(message, records.UserMessage)
+            for block in message.content
+            if isinstance(block, records.TextBlock)
+        ]
+
+    def lifecycle(self) -> list[str]:
+        """What is told from now on of sessions and agents that begin and end; it grows."""
+        told: list[str] = []
+        on = self.ctx.on
+        on(ev.session.CREATED)(lambda _: told.append(ev.session.CREATED.name))
+        on(ev.session.DISPOSED)(lambda _: told.append(ev.session.DISPOSED.name))
+        on(ev.agent.CREATED)(lambda _: told.append(ev.agent.CREATED.name))
+        on(ev.agent.DISPOSED)(lambda _: told.append(ev.agent.DISPOSED.name))
+        on(ev.agent.SESSION_START)(lambda start: told.append(f"start {start.source}"))
+        return told
+
+    def retrying(self, times: int = 1) -> list[ev.agent.RequestError]:
+        """Try the first `times` failed requests again; every failed request, and it grows."""
+        seen: list[ev.agent.RequestError] = []
+
+        @self.ctx.on(ev.agent.REQUEST_ERROR)
+        async def recover(
+            error: ev.agent.RequestError, call_next: Next[ev.agent.RequestErrorDecision]
+        ) -> ev.agent.RequestErrorDecision:
+            seen.append(error)
+            return ev.agent.Retry() if len(seen) <= times else await call_next()
+
+        return seen
+
+    def nothing_is_left(self, session_id: str = "s") -> bool:
+        """Whether neither registry knows this id."""
+        return self.agents.get(session_id) is None and self.sessions.get(session_id) is None
 
     def names(self, agent: live.Agent | AgentHandle, *, chunks: bool = False) -> list[str]:
         """The event names of an agent's log; without chunks unless asked for."""

@@ -7,11 +7,13 @@ that always answer the same, messages and blocks. Nothing here asserts anything.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
+import trio
 
 from dsh import catalog as ev
+from dsh.llm import ScriptedCall
 from dsh.testing.tool_room import Committed
 from dsh.tools import Finished, Tool, define_tool, param
 
@@ -24,13 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EchoArgs",
+    "NoArgs",
+    "OverlapWatch",
+    "TimedArgs",
+    "acting_tool",
     "always_pre",
     "always_review",
     "call_block",
     "context_of",
     "echo",
     "echo_tool",
+    "simple_tool",
     "text_blocks",
+    "timed_call",
     "told",
     "wrap_execute",
 ]
@@ -64,6 +72,77 @@ def echo_tool(
         execute=body,
         finalize_content=finalize,
     )
+
+
+@attrs.frozen
+class NoArgs:
+    """No arguments."""
+
+
+def simple_tool(name: str, body: Callable[[ToolRun], Awaitable[str]]) -> Tool:
+    """A tool without arguments, exclusive, that runs `body`."""
+
+    async def execute(_args: NoArgs, run: ToolRun) -> str:
+        return await body(run)
+
+    return define_tool(name=name, description=name, args=NoArgs, output=str, execute=execute)
+
+
+def acting_tool(name: str, act: Callable[[ToolRun], None]) -> Tool:
+    """A tool without arguments, exclusive, that does `act` at once and returns "done"."""
+
+    async def body(run: ToolRun) -> str:
+        act(run)
+        await trio.lowlevel.checkpoint()
+        return "done"
+
+    return simple_tool(name, body)
+
+
+@attrs.frozen
+class TimedArgs:
+    """How long a body of OverlapWatch runs, and what it is called."""
+
+    seconds: float
+    label: str = ""
+
+
+class OverlapWatch:
+    """Which bodies ran when: `log` has `+label` and `-label`, `most` how many ran at a time."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.most = 0
+        self.log: list[str] = []
+
+    def tool(self, name: str, mode: Literal["parallel", "exclusive"]) -> Tool:
+        """A tool that sleeps as long as its arguments say, and returns its label."""
+
+        async def execute(args: TimedArgs, _run: ToolRun) -> str:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            self.log.append(f"+{args.label}")
+            try:
+                await trio.sleep(args.seconds)
+            finally:
+                self.running -= 1
+                self.log.append(f"-{args.label}")
+            return args.label
+
+        return define_tool(
+            name=name,
+            description=name,
+            args=TimedArgs,
+            output=str,
+            execute=execute,
+            execution_mode=mode,
+        )
+
+
+def timed_call(name: str, seconds: float, label: str) -> ScriptedCall:
+    """A scripted call of a tool of OverlapWatch; the label is its id, too."""
+    arguments = json.dumps({"seconds": seconds, "label": label})
+    return ScriptedCall(name=name, arguments=arguments, id=label)
 
 
 def told(finished: Finished) -> Committed:
