@@ -18,7 +18,7 @@ from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
 from dsh.errors import AgentError
-from dsh.llm import ScriptEntry
+from dsh.kernel import plugin
 from dsh.testing.house import OPTIONS, TestHouse, open_test_house
 from dsh.testing.lawful import broken_laws
 from dsh.testing.memory_store import MemoryStore
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dsh.agent import AgentHandle
     from dsh.hooks import live
-    from dsh.kernel import Plugin
+    from dsh.kernel import Context, Plugin
     from dsh.llm import ResolvedModel
     from dsh.session import Session
     from dsh.testing.model import Reply
@@ -60,7 +60,6 @@ _CAUSES: Final[dict[str, records.CancelCause]] = {
     "hook": records.HookCause(reason="enough"),
     "disposed": records.DisposedCause(),
 }
-HOUSE_CLOSED: Final = Way(name="house closed")
 #: Every cause, with and without `keep_inbox`; the end of the agent, and that of the whole house.
 WAYS: Final[tuple[Way, ...]] = (
     *(
@@ -69,25 +68,27 @@ WAYS: Final[tuple[Way, ...]] = (
         for kept in (False, True)
     ),
     Way(name="handle closed"),
-    HOUSE_CLOSED,
+    Way(name="house closed"),
 )
 
 
 @mutable(eq=False)
 class Stage:
-    """Where a scene plays. Its tools and listeners act only while `playing`."""
+    """Where a scene plays.
+
+    Its tools and listeners act only while `playing`: from the person's first word until what that
+    set off has ended, also when the person is gone by then.
+    """
 
     points: Points
     store: MemoryStore
+    playing: bool = False
     house: TestHouse = field(init=False)
     handle: AgentHandle = field(init=False)
     #: Sessions that the scene made itself.
     others: list[Session] = field(factory=list["Session"])
-
-    @property
-    def playing(self) -> bool:
-        """Whether the scene plays; after it everything is to be as if there were no scene."""
-        return self.points.armed
+    #: The agents that lived when the house, closing, took its first plugin away.
+    orphans: tuple[live.Agent, ...] = ()
 
     @property
     def agent(self) -> live.Agent:
@@ -134,7 +135,7 @@ class Scene:
         async with open_test_house(
             model=ScriptedReplies(self.replies, resolved=self.resolved),
             tools=self.tools(stage),
-            plugins=(everywhere(stage.points), *self.plugins(stage)),
+            plugins=(everywhere(stage.points), *self.plugins(stage), _first_to_leave(stage)),
             store=stage.store,
         ) as house:
             stage.house = house
@@ -143,6 +144,19 @@ class Scene:
             else:
                 stage.handle = await house.agent()
             yield
+
+
+def _first_to_leave(stage: Stage) -> Plugin:
+    """The newest plugin of the house: it sees whom the house takes its plugins from."""
+
+    @plugin(name="first-to-leave")
+    async def watching(ctx: Context) -> None:
+        def leave() -> None:
+            stage.orphans = stage.house.agents.live()
+
+        ctx.on_unload(leave)
+
+    return watching
 
 
 @frozen(kw_only=True)
@@ -201,11 +215,16 @@ class _Run:
                 }.get(self._way.name)
                 await self._played()
                 if self._ends is None or not stage.points.acted:
+                    stage.playing = False
                     await self._at_rest()
                     await self._next_prompt(stage.house, stage.handle)
                 if not outside.cancel_called:
                     await stage.handle.aclose()
+                    stage.playing = False
                     await self._reopened(stage.house, sessions[0])
+        if stage.orphans:
+            names = [agent.id for agent in stage.orphans]
+            self.wrong(f"{names} lived when the closing house took plugins away")
         for session in (*sessions, *stage.others):
             self._look(session)
         self._accepted(stage.house.model.requests)
@@ -219,7 +238,7 @@ class _Run:
         await wait_all_tasks_blocked()
         living = trio.lowlevel.current_statistics().tasks_living
         points.act = self._act
-        points.armed = True
+        stage.playing = points.armed = True
         trio.lowlevel.add_instrument(points)
         try:
             with trio.move_on_after(PATIENCE) as waiting:
@@ -299,18 +318,12 @@ class _Run:
         match end:
             case records.AbortedTurnEnd(reason=reason):
                 return reason == records.DisposedCause()
-            case records.ErrorTurnEnd(error=error):
-                return self._scene.fails or self._lost_its_recovery(error)
+            case records.ErrorTurnEnd():
+                return self._scene.fails
             case records.InterruptedTurnEnd():
                 return False
             case _:
                 return True
-
-    def _lost_its_recovery(self, error: records.LlmFailure) -> bool:
-        """A house that closes parts with its plugins one by one, also with who would retry."""
-        replies = [reply for reply in self._scene.replies if isinstance(reply, ScriptEntry)]
-        scripted = {reply.error.code for reply in replies if reply.error is not None}
-        return self._way == HOUSE_CLOSED and error.code in scripted
 
     async def _next_prompt(self, house: TestHouse, handle: AgentHandle) -> None:
         house.model.replies[:] = [says("fine")] * 20  # parked prompts are answered first
