@@ -6,8 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from attrs import frozen
 
-from dsh.kernel import Context, Fiber, FiberState, Plugin, open_kernel, plugin
+from dsh.kernel import (
+    Context,
+    Fiber,
+    FiberState,
+    Plugin,
+    ServiceKey,
+    core_of,
+    open_kernel,
+    plugin,
+    required,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -154,3 +165,181 @@ async def test_disposing_of_a_deaf_plugin_returns_and_its_late_effects_are_refus
         await stuck.dispose()
         assert state_of(stuck) is FiberState.DISPOSED
         assert kernel.fibers == ()
+
+
+def worker(name: str, trail: list[str], end: Callable[[], Awaitable[None]]) -> Plugin:
+    """A plugin with work that needs the others; it notes the end of both."""
+
+    @plugin(name=name)
+    async def apply(ctx: Context) -> None:
+        async def end_work() -> None:
+            trail.append(f"{name} ends its work")
+            await end()
+
+        core_of(ctx).on_shutdown(end_work)
+        ctx.effect(lambda: lambda: trail.append(name), label="own")
+
+    return apply
+
+
+async def at_once() -> None:
+    """Work that is done."""
+
+
+@pytest.mark.holds("KN38")
+@pytest.mark.parametrize("how", ["the block is left", "the root is closed"])
+async def test_work_ends_before_the_first_plugin_leaves_the_latest_first(how: str) -> None:
+    trail: list[str] = []
+    async with open_kernel() as kernel:
+        for each in (worker("one", trail, at_once), quiet("two", trail)):
+            await kernel.mount(each).ready()
+        await kernel.mount(worker("three", trail, trio.lowlevel.checkpoint)).ready()
+        await kernel.mount(quiet("four", trail)).ready()
+        if how == "the root is closed":
+            await kernel.root.close()
+            assert kernel.fibers == ()
+    assert trail == ["three ends its work", "one ends its work", "four", "three", "two", "one"]
+
+
+@pytest.mark.holds("KN38")
+async def test_a_plugin_that_is_unloaded_alone_is_not_asked() -> None:
+    trail: list[str] = []
+    async with open_kernel() as kernel:
+        fiber = kernel.mount(worker("one", trail, at_once))
+        await fiber.ready()
+        await fiber.dispose()
+    assert trail == ["one"]
+
+
+@pytest.mark.holds("KN38")
+async def test_work_that_fails_or_hangs_is_named_and_the_end_goes_on(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    trail: list[str] = []
+
+    async def fail() -> None:
+        raise OSError("no more paper")
+
+    async with open_kernel() as kernel:
+        await kernel.mount(worker("first", trail, at_once)).ready()
+        await kernel.mount(worker("hangs", trail, trio.sleep_forever)).ready()
+        await kernel.mount(worker("fails", trail, fail)).ready()
+        begun = trio.current_time()
+    assert trio.current_time() - begun == pytest.approx(7.5)
+    words = ["fails", "hangs", "first"]
+    assert trail == [*(f"{word} ends its work" for word in words), *words]
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith("plugin 'fails': undoing on_shutdown failed: ")
+    assert first.endswith("OSError: no more paper")
+    assert second == (
+        "plugin 'hangs': undoing on_shutdown failed: not done after 7.5 s; gone on without"
+    )
+
+
+@pytest.mark.holds("KN38")
+async def test_who_holds_up_the_end_of_work_is_named_with_file_and_line(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    trail: list[str] = []
+    release = trio.Event()
+
+    @plugin(name="deaf")
+    async def deaf(ctx: Context) -> None:
+        core_of(ctx).on_shutdown(trio.sleep_forever)
+        ctx.spawn(hold_on, release, label="polling")
+
+    async with open_kernel(held=lambda _: release.set()) as kernel:
+        await kernel.mount(quiet("before", trail)).ready()
+        await kernel.mount(deaf).ready()
+        await trio.testing.wait_all_tasks_blocked()
+    line = caplog.records[0].getMessage()
+    assert "not done after 7.5 s, held up by plugin 'deaf', in hold_on at " in line
+    assert "test_kernel_ending.py:" in line
+    assert trail == ["before"]
+
+
+WORKSHOP: ServiceKey[str] = ServiceKey("test-workshop")
+
+
+@frozen
+class Needs:
+    workshop: str = required(WORKSHOP)
+
+
+def workshop(trail: list[str]) -> tuple[Plugin, Plugin]:
+    """A provider, and a worker in what it provides."""
+
+    @plugin(name="workshop", provides=(WORKSHOP,))
+    async def provider(ctx: Context) -> None:
+        ctx.provide(WORKSHOP, "tools")
+
+    @plugin(name="smith", deps=Needs)
+    async def smith(ctx: Context, _config: None, _deps: Needs) -> None:
+        async def end_work() -> None:
+            trail.append("smith ends its work")
+
+        core_of(ctx).on_shutdown(end_work)
+        ctx.effect(lambda: lambda: trail.append("smith"), label="own")
+
+    return provider, smith
+
+
+@pytest.mark.holds("KN39")
+async def test_fibers_that_part_as_one_end_the_work_that_stands_on_them_first() -> None:
+    trail: list[str] = []
+    async with open_kernel() as kernel:
+        provider, smith = workshop(trail)
+        below, worked = kernel.mount(provider), kernel.mount(smith)
+        kernel.mount(worker("another", trail, at_once))
+        beside = kernel.mount(quiet("beside", trail))
+        await kernel.settled()
+        async with kernel.parting([below, beside]):
+            assert trail == ["smith ends its work"]
+            await beside.dispose()
+            await below.dispose()
+        assert trail == ["smith ends its work", "beside", "smith"]
+        assert worked.state is FiberState.PENDING
+        trail.clear()
+    assert trail == ["another ends its work", "another"]
+
+
+@pytest.mark.holds("KN39")
+async def test_work_that_was_ended_begins_anew_though_its_plugin_stayed() -> None:
+    trail: list[str] = []
+    async with open_kernel() as kernel:
+        provider, smith = workshop(trail)
+        below, worked = kernel.mount(provider), kernel.mount(smith)
+        await kernel.settled()
+        before = worked.activation
+        async with kernel.parting([below]):
+            assert worked.activation is before
+        assert worked.activation is not before
+        assert worked.state is FiberState.ACTIVE
+        assert trail == ["smith ends its work", "smith"]
+
+
+@pytest.mark.holds("KN39", "KN14")
+async def test_parting_and_disposing_from_inside_the_work_do_not_wait_for_it() -> None:
+    trail: list[str] = []
+
+    @plugin(name="self-made")
+    async def self_made(ctx: Context) -> None:
+        done = trio.Event()
+        core_of(ctx).on_shutdown(done.wait)
+
+        async def work() -> None:
+            with trio.CancelScope(shield=True):
+                async with kernel.parting([ctx.fiber]):
+                    trail.append("parted")
+                    await ctx.fiber.dispose()
+                    trail.append("asked")
+                done.set()
+
+        ctx.spawn(work, label="work")
+
+    async with open_kernel() as kernel:
+        fiber = kernel.mount(self_made)
+        with trio.fail_after(5):
+            await trio.testing.wait_all_tasks_blocked()
+        assert trail == ["parted", "asked"]
+        assert fiber.state is FiberState.DISPOSED

@@ -3,7 +3,7 @@
 What comes in: the fibers that are about to be unloaded. What goes out: if the loop stands on one of
 them, the same agents again, from their logs, with new handles. Only agents that work for no other
 are resumed: a child belongs to a call of its parent's, which has ended. It never stops an agent by
-itself; the loop does, as it unloads.
+itself; the loop does, when it is told that it goes.
 """
 
 from __future__ import annotations
@@ -43,13 +43,17 @@ class Restarts:
     async def around(
         self, fibers: Sequence[Fiber], why: str, tell: Callable[[News], None]
     ) -> AsyncGenerator[None]:
-        """Let the block unload `fibers`; if that ends agents, say so before, resume them after."""
+        """Let the block unload `fibers`. Agents that it ends go before, and live again after it.
+
+        What stops is said before.
+        """
         roots = self._roots() if self._ends_agents(fibers) else ()
         if roots:
             names = ", ".join(repr(agent.id) for agent in roots)
             tell(News("agents", f"{why} restarts the loop: {names} stop now and are resumed"))
         remembered = [(agent.id, agent.options) for agent in roots]
-        yield
+        async with self._kernel.parting(fibers):
+            yield
         for session_id, options in remembered:
             agents = self._agents()
             if agents is None:

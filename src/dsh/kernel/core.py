@@ -92,9 +92,10 @@ class CoreContext(Context):
     def on_shutdown(self, fn: Callable[[], Awaitable[None]]) -> EffectHandle:
         """Await `fn` when the kernel begins to close, before any plugin is unloaded; latest first.
 
-        For work that needs every plugin to end well. Shielded, and bounded only by the grace of the
-        kernel's end; a failure is logged and the closing goes on. Not called when this plugin alone
-        is unloaded.
+        For work that needs every plugin to end well. It is also awaited when this plugin goes with
+        others, before the first of them does (`Kernel.parting`); not when it is unloaded alone.
+        Shielded, and bounded only by the grace of the kernel's end; a failure is logged and the
+        closing goes on.
         """
         shared = self.fiber.shared
         effect = self.begin("on_shutdown")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from dsh.errors import BadListener, InvariantError
+from dsh.kernel.ending import end_work
 from dsh.kernel.places import uncontained
 from dsh.kernel.services import Provision
 from dsh.kernel.stack import Held, pop, push
@@ -124,6 +125,10 @@ def _become_active(fiber: Fiber) -> None:
 
 async def _unload(fiber: Fiber) -> None:
     fiber.move(FiberState.UNLOADING)
+    if fiber.parent is None:
+        shared = fiber.shared
+        await end_work(shared, [end.owner for end in shared.shutdowns])
+        shared.closing = True
     await fiber.activation.close(fiber.shared.services, fiber.shared.registry)
     if fiber.scope is not None and fiber.shared.scopes.get(fiber.scope) is fiber.activation:
         del fiber.shared.scopes[fiber.scope]

@@ -53,13 +53,7 @@ class Host(Generic[T]):
                 self.opened.set()
                 await self.closing.wait()
 
-        # Its end waits for the tasks of its nursery; they must not wait for its end.
-        frame = Held(self.effect)
-        push(frame)
-        try:
-            await self._contain(body)
-        finally:
-            pop(frame)
+        await self._contain(body)
 
     async def work(self, fn: Callable[[], Awaitable[object]]) -> None:
         """Run `fn` to its end, or until it is cancelled."""
@@ -94,6 +88,9 @@ class Host(Generic[T]):
 
     async def _contain(self, body: Callable[[], Awaitable[None]]) -> None:
         BUILDING.set(None)
+        # Its end waits for what runs in it and below; that must not wait for its end.
+        frame = Held(self.effect)
+        push(frame)
         try:
             with self.scope:
                 try:
@@ -103,6 +100,7 @@ class Host(Generic[T]):
                     if onward is not None:
                         raise onward from None
         finally:
+            pop(frame)
             opened = self.opened.is_set()
             self.done.set()
             self.opened.set()

@@ -8,7 +8,6 @@ it unwinds everything, last first, whatever the reason for leaving.
 from __future__ import annotations
 
 import logging
-import math
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast, final
@@ -23,13 +22,13 @@ from dsh.kernel.clock import Clock, SystemClock
 from dsh.kernel.context import Context
 from dsh.kernel.core import CoreContext
 from dsh.kernel.driver import start
-from dsh.kernel.ending import GRACE, name_holders
+from dsh.kernel.ending import GRACE, end_work, name_holders
 from dsh.kernel.fibers import Fiber, Shared, Spec
 from dsh.kernel.listeners import ListenerRow, Registry
 from dsh.kernel.services import Late, ServiceTable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from dsh.hooks import Scope
     from dsh.kernel.activation import Activation
@@ -80,6 +79,28 @@ class Kernel:
         """Every other fiber that unloads when this one does: children, users of its services."""
         below = set(fiber.below(fiber.activation))
         return tuple(f for f in self.fibers if f is not fiber and f.activation in below)
+
+    @asynccontextmanager
+    async def parting(self, fibers: Iterable[Fiber]) -> AsyncGenerator[None]:
+        """Unload or restart several fibers as one, in the block.
+
+        Before it, whatever goes with them ends its work (`on_shutdown`) while every plugin is still
+        there, and is waited for as long as that takes; but not when the caller itself stands in
+        that work. What has ended its work and was not unloaded in the block is restarted.
+        """
+        below = {life for fiber in fibers for life in fiber.below(fiber.activation)}
+        workers = {end.owner for end in self.shared.shutdowns}
+        asked = {f: f.activation for f in self.fibers if f.activation in below & workers}
+        if any(fiber.is_running(life) for fiber, life in asked.items()):
+            asked.clear()  # It would wait for itself.
+        await end_work(self.shared, asked.values())
+        try:
+            yield
+        finally:
+            stayed = [f for f, life in asked.items() if f.activation is life and not f.leaving]
+            for fiber in stayed:
+                fiber.restart()
+                await fiber.settled()
 
     async def settled(self) -> None:
         """Wait until no fiber loads or unloads."""
@@ -186,11 +207,12 @@ async def open_kernel(
 ) -> AsyncGenerator[Kernel]:
     """Run a kernel for the length of the block.
 
-    Leaving the block, by any road, unloads every fiber in reverse order of mounting. That is
-    shielded: an outer cancellation reaches the block at once and goes on after the unwinding,
-    each wait of which is bounded by `teardown_timeout` seconds, and all of which together by
-    `grace`. What ignores cancellation cannot be ended: it is logged, and `held` is called with the
-    lines, before it is waited for; a program may then end its process.
+    Leaving the block, by any road, first lets work end that needs every plugin (`on_shutdown`),
+    then unloads every fiber in reverse order of mounting. That is shielded: an outer cancellation
+    reaches the block at once and goes on after the unwinding, each wait of which is bounded by
+    `teardown_timeout` seconds, and all of which together by `grace`. What ignores cancellation
+    cannot be ended: it is logged, and `held` is called with the lines, before it is waited for; a
+    program may then end its process.
     """
     failure: BaseException | None = None
     async with trio.open_nursery() as outer:
@@ -208,27 +230,12 @@ async def open_kernel(
                 kernel.shared.close_by = trio.current_time() + grace
                 disposed = trio.Event()
                 outer.start_soon(name_holders, kernel.shared, blame, disposed, gone, held)
-                await _shut_down(kernel.shared)
-                kernel.shared.closing = True
                 await kernel.root.fiber.dispose()
                 nursery.cancel_scope.cancel()
                 disposed.set()
                 await gone.wait()
     if failure is not None:
         raise failure
-
-
-async def _shut_down(shared: Shared) -> None:
-    """Let whoever asked end its work while all plugins are still there, the latest first."""
-    for effect, end in reversed(tuple(shared.shutdowns.items())):
-        limit = shared.limit(math.inf)
-        with trio.move_on_after(limit) as scope:
-            try:
-                await end()
-            except Exception as error:  # noqa: BLE001 - the closing goes on
-                effect.owner.note_teardown(effect.label, error)
-        if scope.cancelled_caught:
-            effect.owner.note_teardown(effect.label, f"not done after {limit:g} s; gone on without")
 
 
 async def _keep_nursery(

@@ -91,7 +91,7 @@ class LoopFactory(AgentFactory):
     async def aclose(self) -> None:
         """Take no more work, end every agent and every making, and wait for all of it.
 
-        Raises the one failure itself, several as a group.
+        Raises the one failure itself, several as a group. Cancelled: it goes on.
         """
         self._accepting = False
         lives = tuple(self._lives)
@@ -102,6 +102,18 @@ class LoopFactory(AgentFactory):
             await life.done.wait()
             failures += life.failures
         raise_collected("closing the agent loop failed", failures)
+
+    async def shut_down(self) -> None:
+        """`aclose`, when the house ends. Cancelled: whoever has not ended is named."""
+        try:
+            await self.aclose()
+        except trio.Cancelled:
+            late = ", ".join(repr(life.session_id) for life in self._lives)
+            self._rooms.ctx.log.warning(
+                "agents that have not ended in time: %s; where a log stops short, "
+                "resuming its session repairs it", late,
+            )  # fmt: skip
+            raise
 
     async def drained(self, session_id: str) -> None:
         """Return when no earlier agent with this id is on its way out."""

@@ -107,11 +107,12 @@ class Machinery(Loops):
         )
         ctx.spawn(factory.hold, label="agents' tasks")
         await factory.ready()
-        # Not bounded: a turn waits for what it started, and so does the end of its agent.
-        ctx.begin("agents", bounded=False).ready(undo=factory.aclose)
-        core.on_shutdown(factory.aclose)
         parts.agents.serve(ctx, factory)  # first, so that a second loop is told what it is
         _contribute(ctx, parts)
+        # After these, so that agents end before their prompt loses a part. Not bounded: a turn
+        # waits for what it started, and so does the end of its agent.
+        ctx.begin("agents", bounded=False).ready(undo=factory.aclose)
+        core.on_shutdown(factory.shut_down)
         if declared:
             starter = Starter(core, factory, parts.persistence)
             ctx.spawn(starter.start, declared, label="declared agents")

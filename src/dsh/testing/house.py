@@ -28,7 +28,7 @@ from dsh.tools import TOOLS, Tool, ToolRuntime, tools_plugin
 from dsh_plugins.invariants import INVARIANTS, Book, invariants
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from dsh.agent import Setup
     from dsh.hooks import Next, live
@@ -190,6 +190,7 @@ async def open_test_house(  # the parts of a house, each with its usual one  # n
     prompt: SystemPromptConfig | None = None,
     watched: bool = True,
     runner: Plugin | None = None,
+    held: Callable[[tuple[str, ...]], None] | None = None,
 ) -> AsyncGenerator[TestHouse, None]:
     """Run the rooms, the loop, `plugins` in that order, and a model under the route `test`.
 
@@ -197,11 +198,11 @@ async def open_test_house(  # the parts of a house, each with its usual one  # n
     kept there; give one store to two houses and the second one can resume. A broken law of the
     plugin `invariants` is raised where it happens, and again at the end, because listeners are
     contained; `watched=False` is for tests that break a law on purpose. `runner` stands in the row
-    `agent-loop`, with the config `loop`.
+    `agent-loop`, with the config `loop`. `held` is that of `open_kernel`.
     """
     adapter = ScriptedReplies(replies) if model is None else model
     book: Book | None = None
-    async with open_kernel(clock=TickingClock()) as kernel:
+    async with open_kernel(clock=TickingClock(), held=held) as kernel:
         await _mount_rooms(kernel, store, prompt)
         if watched:
             await kernel.mount(invariants).ready()
