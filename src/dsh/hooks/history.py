@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast, final, overload
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast, final, overload
 
 from typing_extensions import override
 
@@ -32,7 +32,7 @@ class Line(Generic[T]):
     __slots__ = ("__weakref__", "_items")
 
     def __init__(self, items: Iterable[T] = ()) -> None:
-        self._items: list[T] = [*items]
+        self._items: Final[list[T]] = [*items]
 
     def __len__(self) -> int:
         return len(self._items)
@@ -57,11 +57,11 @@ class History(Sequence[T_co]):
     __slots__ = ("_items", "_length", "line")
 
     def __init__(self, line: object, items: list[T_co]) -> None:
-        self._items = items
-        self._length = len(items)
+        self._items: Final = items
+        self._length: Final = len(items)
         #: Where it grew. Of two histories of one line, the longer begins with the shorter: caches
         #: go by it. It can be referred to weakly, and goes when nobody adds or looks any more.
-        self.line = line
+        self.line: Final = line
 
     @override
     def __len__(self) -> int:
