@@ -23,12 +23,13 @@ from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh import define_tool, user_message
+from dsh.seams.disk import Disk
 from dsh.session import Session, fork_log, interrupted_closers
 from dsh.testing import call, calls, open_test_house, says
 from dsh.testing.logs import LogWriting, header
 from dsh.wire import RowReader, encode_rows
 from dsh_plugins.checkpoint import checkpoint
-from dsh_plugins.session_jsonl import Disk, JsonlStore
+from dsh_plugins.session_jsonl import JsonlStore
 from dsh_plugins.session_sqlite import SqliteStore
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.errors import SessionCorrupt, StorageFailed
+from dsh.seams.disk import Disk
 from dsh.session import fork_log, salvage_log, verify
 from dsh.testing import LogWriting
 from dsh.testing.logs import header
 from dsh.wire import BLOB_BYTES, StoredEvent, UnknownEvent, encode_line
-from dsh_plugins.session_jsonl import Disk, JsonlStore
+from dsh_plugins.session_jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

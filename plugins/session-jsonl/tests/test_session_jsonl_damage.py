@@ -11,11 +11,12 @@ from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.errors import SessionCorrupt, SessionError, SessionUnreadable, StorageFailed
+from dsh.seams.disk import Disk
 from dsh.session import interrupted_closers, verify
 from dsh.testing import LogWriting
 from dsh.testing.logs import header
 from dsh.wire import StoredEvent, StoredLog, encode_header, encode_line, encode_rows
-from dsh_plugins.session_jsonl import Disk, JsonlStore
+from dsh_plugins.session_jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from pathlib import Path

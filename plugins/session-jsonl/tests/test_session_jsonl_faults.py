@@ -13,12 +13,13 @@ import pytest
 from typing_extensions import override
 
 from dsh.errors import SessionBusy, SessionError, StorageFailed
+from dsh.seams.disk import Disk
 from dsh.session import verify
 from dsh.testing import LogWriting
 from dsh.testing.faulty_disk import FaultyDisk
 from dsh.testing.logs import header
 from dsh.wire import StoredEvent, encode_line
-from dsh_plugins.session_jsonl import Disk, JsonlStore
+from dsh_plugins.session_jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -13,11 +13,12 @@ from dsh import catalog as ev
 from dsh.catalog import records
 from dsh.errors import InvalidAppend, SessionCorrupt
 from dsh.kernel import open_kernel
+from dsh.seams.disk import Disk
 from dsh.seams.persistence import PERSISTENCE
 from dsh.testing import LogWriting
 from dsh.testing.logs import header
 from dsh.wire import StoredEvent, encode_line
-from dsh_plugins.session_jsonl import Disk, JsonlStore, session_jsonl
+from dsh_plugins.session_jsonl import JsonlStore, session_jsonl
 from dsh_plugins.session_jsonl.catalog import SessionJsonlConfig
 from dsh_plugins.session_jsonl.places import encoded_id, readable_cwd
 

@@ -19,7 +19,7 @@ from dsh.errors import (
     SessionUnreadable,
     StorageFailed,
 )
-from dsh.seams.ownership import LockFiles
+from dsh.seams.disk import Disk
 from dsh.session import lawful_prefix, salvage_log, verify
 from dsh.testing import LogWriting
 from dsh.testing.logs import header
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def store(path: Path, files: LockFiles | None = None) -> SqliteStore:
-    return SqliteStore(path, now_ms=lambda: 5, files=files)
+def store(path: Path, disk: Disk | None = None) -> SqliteStore:
+    return SqliteStore(path, now_ms=lambda: 5, disk=disk)
 
 
 def lines(events: Sequence[StoredEvent]) -> list[bytes]:
@@ -213,7 +213,7 @@ async def test_a_full_disk_changes_nothing_and_heals(tmp_path: Path) -> None:
 
 
 async def test_a_stale_writer_is_stopped_before_it_writes(tmp_path: Path) -> None:
-    class NoLocks(LockFiles):
+    class NoLocks(Disk):
         @override
         def lock(self, fd: int) -> None:
             raise OSError(95, "Operation not supported")
@@ -233,7 +233,7 @@ async def test_a_stale_writer_is_stopped_before_it_writes(tmp_path: Path) -> Non
 
 
 async def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
-    class ReadOnly(LockFiles):
+    class ReadOnly(Disk):
         @override
         def open(self, path: Path, flags: int) -> int:
             if flags & os.O_CREAT:
@@ -252,7 +252,7 @@ async def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_system_keep_their_cause(tmp_path: Path) -> None:
-    class Full(LockFiles):
+    class Full(Disk):
         @override
         def make_folder(self, path: Path) -> None:
             raise OSError(ENOSPC, os.strerror(ENOSPC), str(path))

@@ -9,7 +9,6 @@ guards is the store's affair.
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import socket
@@ -23,66 +22,29 @@ from dsh.errors import SessionBusy, StorageFailed
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LockFiles", "SessionLock", "busy"]
+    from dsh.seams.disk import Disk
+
+__all__ = ["SessionLock", "busy"]
 
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-
-
-class LockFiles:
-    """The system calls that a lock needs. Every method is one, so that a test can replace it."""
-
-    def open(self, path: Path, flags: int) -> int:
-        """Open, private to its owner; a new file gets 0600."""
-        return os.open(path, flags, 0o600)
-
-    def close(self, fd: int) -> None:
-        """Close; a lock held through `fd` is released."""
-        os.close(fd)
-
-    def write(self, fd: int, data: memoryview, at: int) -> int:
-        """Write at an offset; returns how many bytes were taken, perhaps fewer than given."""
-        return os.pwrite(fd, data, at)
-
-    def truncate(self, fd: int, length: int) -> None:
-        """Cut the file off at `length`."""
-        os.ftruncate(fd, length)
-
-    def stat(self, fd: int) -> os.stat_result:
-        """Size, link count and identity of an open file."""
-        return os.fstat(fd)
-
-    def unlink(self, path: Path) -> None:
-        """Take a name away; a missing one is no error."""
-        path.unlink(missing_ok=True)
-
-    def make_folder(self, path: Path) -> None:
-        """Make a folder and those above it, 0700; existing ones stay as they are."""
-        if not path.is_dir():
-            if path.parent != path:
-                self.make_folder(path.parent)
-            path.mkdir(mode=0o700, exist_ok=True)
-
-    def lock(self, fd: int) -> None:
-        """Take the exclusive lock of an open file, or raise BlockingIOError at once."""
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class SessionLock:
     """A lock that is held from the moment it exists until `release`."""
 
     def __init__(
-        self, files: LockFiles, path: Path, *, session_id: str, now_ms: int, plugin: str, place: str
+        self, disk: Disk, path: Path, *, session_id: str, now_ms: int, plugin: str, place: str
     ) -> None:
         """Take the lock. Raises SessionBusy, or StorageFailed when the file cannot be made.
 
         `plugin` is the store's name and `place` its setting that says where sessions are.
         """
-        self._files: Final = files
+        self._disk: Final = disk
         self._log: Final = logging.getLogger(f"dsh.plugin.{plugin}")
         self._path: Final = path
         self._fd = -1
         try:
-            files.make_folder(path.parent)
+            disk.make_folder(path.parent)
             self._fd = self._take(session_id)
             self._sign(now_ms)
         except OSError as error:
@@ -98,33 +60,33 @@ class SessionLock:
             fd, self._fd = self._fd, -1
             try:
                 # While the lock is held: whoever opened the old file finds that its name is gone.
-                self._files.unlink(self._path)
+                self._disk.unlink(self._path)
             except OSError:
                 # A lock file that stays blocks nobody: the lock goes with the descriptor.
                 self._log.info("%s: could not be removed", self._path)
             finally:
                 try:
-                    self._files.close(fd)
+                    self._disk.close(fd)
                 except OSError:
                     # Something else has closed it; then the lock is gone already.
                     self._log.warning("%s: its descriptor was closed by something else", self._path)
 
     def _take(self, session_id: str) -> int:
         while True:
-            fd = self._files.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            fd = self._disk.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
             try:
                 self._lock(fd, session_id)
                 if self._is_named(fd):
                     return fd
             except BaseException:
-                self._files.close(fd)
+                self._disk.close(fd)
                 raise
             # Its owner let go and unlinked it between our open and our lock.
-            self._files.close(fd)
+            self._disk.close(fd)
 
     def _lock(self, fd: int, session_id: str) -> None:
         try:
-            self._files.lock(fd)
+            self._disk.lock(fd)
         except BlockingIOError:
             raise busy(session_id, os.pread(fd, 4096, 0)) from None
         except OSError as error:
@@ -137,7 +99,7 @@ class SessionLock:
             )
 
     def _is_named(self, fd: int) -> bool:
-        held = self._files.stat(fd)
+        held = self._disk.stat(fd)
         try:
             named = self._path.stat()
         except FileNotFoundError:
@@ -146,8 +108,8 @@ class SessionLock:
 
     def _sign(self, now_ms: int) -> None:
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": now_ms}
-        self._files.truncate(self._fd, 0)
-        self._files.write(self._fd, memoryview(orjson.dumps(owner)), 0)
+        self._disk.truncate(self._fd, 0)
+        self._disk.write(self._fd, memoryview(orjson.dumps(owner)), 0)
 
 
 def busy(session_id: str, signature: bytes) -> SessionBusy:

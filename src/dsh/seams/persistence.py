@@ -8,14 +8,17 @@ the agent layer) and never changes an event.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+import trio
+
+from dsh.errors import InvalidAppend
 from dsh.hooks import frozen
 from dsh.kernel import ServiceKey
-from dsh.wire import Recovered, StoredLog
+from dsh.wire import Recovered, StoredLog, Unwritable, encode_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dsh.catalog.records import SessionHeader
     from dsh.wire import StoredEvent
@@ -27,7 +30,10 @@ __all__ = [
     "SessionSummary",
     "StoredLog",
     "WriteHandle",
+    "owned",
 ]
+
+K = TypeVar("K")
 
 
 @frozen(kw_only=True, slots=True)
@@ -69,6 +75,27 @@ class WriteHandle(ABC):
 
         Raises SessionCorrupt, and SessionUnreadable when one of them must be known and is not.
         """
+
+    def rows(
+        self,
+        events: Sequence[StoredEvent],
+        *,
+        encoded: Sequence[bytes | None] | None,
+        before: StoredEvent | None,
+    ) -> bytes:
+        """The lines of a batch that may be appended now; `before` is the event in front of it.
+
+        For stores that keep lines. Raises InvalidAppend for a gap, and for what cannot be written.
+        """
+        for seq, event in enumerate(events, start=self.next_seq):
+            if event.seq != seq:
+                raise InvalidAppend(
+                    f"session {self.header.id!r} got seq {event.seq} where {seq} is due"
+                )
+        try:
+            return encode_rows(events, encoded=encoded, before=before)
+        except Unwritable as error:
+            raise InvalidAppend(f"session {self.header.id!r}: {error}") from error
 
     @abstractmethod
     async def append(
@@ -137,6 +164,18 @@ class SessionPersistence(ABC):
     @abstractmethod
     async def remove(self, session_id: str) -> None:
         """Delete a stored log. Raises SessionNotFound, SessionBusy while somebody writes it."""
+
+
+async def owned(make: Callable[[K], WriteHandle], argument: K) -> WriteHandle:
+    """Run `make` in a thread. A handle that arrives after a cancellation is closed, not lost."""
+    # Not abandoned on cancellation: the thread's answer always arrives here.
+    handle = await trio.to_thread.run_sync(make, argument)
+    try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+    except trio.Cancelled:
+        await handle.aclose()
+        raise
+    return handle
 
 
 PERSISTENCE: Final[ServiceKey[SessionPersistence]] = ServiceKey("persistence")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from typing_extensions import override
 
-from dsh_plugins.session_jsonl import Disk
+from dsh.seams.disk import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Literal, final
 from typing_extensions import override
 
 from dsh.errors import (
-    InvalidAppend,
     SessionBusy,
     SessionClosed,
     SessionExists,
@@ -24,10 +23,8 @@ from dsh.wire import (
     RowReader,
     StoredEvent,
     StoredLog,
-    Unwritable,
     decode_header,
     encode_header,
-    encode_rows,
     refuse_unreadable,
 )
 
@@ -178,15 +175,7 @@ class _MemoryHandle(WriteHandle):
         if not events:
             return
         log = self._log
-        for place, event in enumerate(events, start=log.count):
-            if event.seq != place:
-                raise InvalidAppend(
-                    f"session {self._header.id!r} got seq {event.seq} where {place} is due"
-                )
-        try:
-            rows = encode_rows(events, encoded=encoded, before=log.last)
-        except Unwritable as error:
-            raise InvalidAppend(f"session {self._header.id!r}: {error}") from error
+        rows = self.rows(events, encoded=encoded, before=log.last)
         self._store.check_disk("write")
         log.lines.extend(rows.split(b"\n")[:-1])
         log.count += len(events)

@@ -12,10 +12,9 @@ from dsh import Context, plugin
 from dsh.errors import ConfigError
 from dsh.seams.persistence import PERSISTENCE
 from dsh_plugins.session_jsonl.catalog import SessionJsonlConfig
-from dsh_plugins.session_jsonl.disk import Disk
 from dsh_plugins.session_jsonl.store import JsonlStore
 
-__all__ = ["Disk", "JsonlStore", "session_jsonl"]
+__all__ = ["JsonlStore", "session_jsonl"]
 
 
 @plugin(name="session-jsonl", config=SessionJsonlConfig, provides=(PERSISTENCE,))

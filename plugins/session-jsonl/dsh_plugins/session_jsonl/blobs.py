@@ -15,7 +15,7 @@ from dsh.wire import with_payload, without_large_payloads
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dsh_plugins.session_jsonl.disk import Disk
+    from dsh.seams.disk import Disk
 
 __all__ = ["BLOB_FOLDER", "Blobs"]
 
@@ -45,19 +45,12 @@ class Blobs:
         draft = self._folder / f".{name}.{os.getpid()}.tmp"
         fd = self._disk.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
         try:
-            view, at = memoryview(data), 0
-            while view:
-                taken = self._disk.write(fd, view, at)
-                view, at = view[taken:], at + taken
+            self._disk.write_all(fd, data, 0)
             self._disk.sync(fd)
         finally:
             self._disk.close(fd)
         self._disk.rename(draft, path)
-        folder = self._disk.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._disk.sync(folder)
-        finally:
-            self._disk.close(folder)
+        self._disk.sync_folder(self._folder)
 
     def whole(self, line: bytes) -> bytes:
         """A line with its payload back in its place; most lines come back as they are.

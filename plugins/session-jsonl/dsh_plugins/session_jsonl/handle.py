@@ -7,7 +7,6 @@ is never written. The handle owns the id's lock and a descriptor; `aclose` gives
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 import zlib
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 from typing_extensions import override
 
-from dsh.errors import InvalidAppend, SessionBusy, SessionClosed, StorageFailed
+from dsh.errors import SessionBusy, SessionClosed, StorageFailed
 from dsh.kernel import Exclusive
 from dsh.seams.persistence import WriteHandle
-from dsh.wire import BLOB_BYTES, Unwritable, encode_header, encode_rows, refuse_unreadable, seal_row
+from dsh.wire import BLOB_BYTES, encode_header, refuse_unreadable, seal_row
 from dsh_plugins.session_jsonl.blobs import Blobs
 from dsh_plugins.session_jsonl.reading import read_log
 from dsh_plugins.session_jsonl.threads import in_thread
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dsh.catalog.records import SessionHeader
+    from dsh.seams.disk import Disk
     from dsh.seams.ownership import SessionLock
     from dsh.wire import StoredEvent
-    from dsh_plugins.session_jsonl.disk import Disk
     from dsh_plugins.session_jsonl.reading import ReadLog
 
 __all__ = ["JsonlHandle"]
@@ -42,7 +41,6 @@ INLINE_BYTES: Final = 64 * 1024
 #: A write that took longer was not a copy into memory: the next ones go to a worker thread, until
 #: one of them is quick again.
 SLOW_SECONDS: Final = 0.005
-_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @final
@@ -119,7 +117,7 @@ class JsonlHandle(WriteHandle):
         async with self._writing:
             if not events:
                 return
-            rows = self._rows(events, encoded)
+            rows = self.rows(events, encoded=encoded, before=self._last)
             if len(rows) > BLOB_BYTES:
                 rows = await self._without_large_payloads(rows)
             if self._fd < 0:
@@ -160,17 +158,6 @@ class JsonlHandle(WriteHandle):
                     self._drop_draft()
                 self._lock.release()
 
-    def _rows(self, events: Sequence[StoredEvent], encoded: Sequence[bytes | None] | None) -> bytes:
-        for seq, event in enumerate(events, start=self._next_seq):
-            if event.seq != seq:
-                raise InvalidAppend(
-                    f"session {self._header.id!r} got seq {event.seq} where {seq} is due"
-                )
-        try:
-            return encode_rows(events, encoded=encoded, before=self._last)
-        except Unwritable as error:
-            raise InvalidAppend(f"session {self._header.id!r}: {error}") from error
-
     async def _without_large_payloads(self, rows: bytes) -> bytes:
         try:
             return await in_thread(self._blobs.spilled, rows)
@@ -189,7 +176,7 @@ class JsonlHandle(WriteHandle):
             if self._size != self._length:
                 self._disk.truncate(self._fd, self._length)
                 self._size = self._length
-            self._write_at(self._fd, rows, self._length)
+            self._disk.write_all(self._fd, rows, self._length)
         except OSError as error:
             self._take_back()
             raise self._failed("write", error) from error
@@ -208,13 +195,6 @@ class JsonlHandle(WriteHandle):
             else:
                 self._write(seal_row(self._crc))
             self._crc = 0
-
-    def _write_at(self, fd: int, rows: bytes, at: int) -> None:
-        view = memoryview(rows)
-        while view:
-            taken = self._disk.write(fd, view, at)
-            view = view[taken:]
-            at += taken
 
     def _refuse_foreign(self) -> None:
         now = self._disk.stat(self._fd)
@@ -250,9 +230,9 @@ class JsonlHandle(WriteHandle):
         try:
             self._disk.make_folder(folder)
             fd = self._disk.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
-            self._write_at(fd, data, 0)
+            self._disk.write_all(fd, data, 0)
             self._disk.sync(fd)
-            self._give_name()
+            self._disk.give_name(self._draft, self._path)  # under the lock of the id
         except OSError as error:
             if fd >= 0:
                 self._disk.close(fd)
@@ -265,15 +245,6 @@ class JsonlHandle(WriteHandle):
         self._fd = fd
         self._length = self._size = len(data)
         self._crc = zlib.crc32(data)
-
-    def _give_name(self) -> None:
-        try:
-            self._disk.link(self._draft, self._path)
-        except OSError as error:
-            # No hard links here. The lock is held, so nobody else can make the file in between.
-            if error.errno not in _NO_LINKS or self._path.exists():
-                raise
-            self._disk.rename(self._draft, self._path)
 
     def _drop_draft(self) -> None:
         try:
@@ -299,15 +270,11 @@ class JsonlHandle(WriteHandle):
         # After a failed sync the system may hold rows as clean that never reached the device:
         # writing the same bytes again makes the next sync prove something.
         for at, rows in again:
-            self._write_at(self._fd, rows, at)
+            self._disk.write_all(self._fd, rows, at)
         if self._unsynced:
             self._disk.sync(self._fd)
         for folder in self._unsynced_folders:
-            fd = self._disk.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                self._disk.sync(fd)
-            finally:
-                self._disk.close(fd)
+            self._disk.sync_folder(folder)
 
     def _failed(self, doing: str, error: OSError) -> StorageFailed:
         return StorageFailed(

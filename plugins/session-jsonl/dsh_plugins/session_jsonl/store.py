@@ -7,13 +7,14 @@ Every look at the disk happens in a worker thread; listing reads the first line 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Final, Literal, final
 from urllib.parse import unquote
 
 import trio
 from typing_extensions import override
 
 from dsh.errors import SessionError, SessionExists, SessionNotFound, StorageFailed
+from dsh.seams.disk import Disk
 from dsh.seams.ownership import SessionLock
 from dsh.seams.persistence import (
     Recovered,
@@ -21,9 +22,9 @@ from dsh.seams.persistence import (
     SessionSummary,
     StoredLog,
     WriteHandle,
+    owned,
 )
 from dsh_plugins.session_jsonl.blobs import Blobs
-from dsh_plugins.session_jsonl.disk import Disk
 from dsh_plugins.session_jsonl.handle import JsonlHandle
 from dsh_plugins.session_jsonl.places import Places, encoded_id
 from dsh_plugins.session_jsonl.reading import corrupt, read_header, read_log, recover_log
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from dsh_plugins.session_jsonl.reading import ReadLog
 
 __all__ = ["JsonlStore"]
-
-K = TypeVar("K")
 
 #: How much of a file a listing reads at most: a header is a few hundred bytes.
 HEADER_BYTES: Final = 64 * 1024
@@ -55,11 +54,11 @@ class JsonlStore(SessionPersistence):
 
     @override
     async def create(self, header: SessionHeader) -> WriteHandle:
-        return await _own(self._create, header)
+        return await owned(self._create, header)
 
     @override
     async def open(self, session_id: str, mode: Literal["write"]) -> WriteHandle:
-        return await _own(self._open, session_id)
+        return await owned(self._open, session_id)
 
     @override
     async def read(self, session_id: str, *, from_seq: int = 0) -> StoredLog:
@@ -190,18 +189,6 @@ class JsonlStore(SessionPersistence):
             return self._disk.read(path)
         except OSError as error:
             raise StorageFailed(f"{path}: cannot be read: {error.strerror}") from error
-
-
-async def _own(make: Callable[[K], JsonlHandle], argument: K) -> WriteHandle:
-    """Run `make` in a thread. A handle that arrives after a cancellation is closed, not lost."""
-    # Not abandoned on cancellation: the thread's answer always arrives here.
-    handle = await trio.to_thread.run_sync(make, argument)
-    try:
-        await trio.lowlevel.checkpoint_if_cancelled()
-    except trio.Cancelled:
-        await handle.aclose()
-        raise
-    return handle
 
 
 def _unreachable(session_id: str, error: OSError) -> StorageFailed:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from dsh.seams.ownership import LockFiles
+    from dsh.seams.disk import Disk
 
 __all__ = ["Database", "number", "told"]
 
@@ -67,9 +67,9 @@ _TABLES: Final = (
 class Database:
     """One database file. Writing happens through one connection, reading through a new one each."""
 
-    def __init__(self, path: Path, files: LockFiles) -> None:
+    def __init__(self, path: Path, disk: Disk) -> None:
         self.path: Final = path
-        self._files: Final = files
+        self._disk: Final = disk
         self._writer: sqlite3.Connection | None = None
 
     def exists(self) -> bool:
@@ -144,7 +144,7 @@ class Database:
 
     def _opened(self) -> sqlite3.Connection:
         if not self.path.exists():
-            self._files.make_folder(self.path.parent)
+            self._disk.make_folder(self.path.parent)
             self._make()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, check_same_thread=False)
         try:
@@ -163,8 +163,8 @@ class Database:
         Whoever sees the file thus sees its tables. Another process that was first wins.
         """
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        self._files.unlink(draft)
-        self._files.close(self._files.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
+        self._disk.unlink(draft)
+        self._disk.close(self._disk.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
         try:
             with closing(sqlite3.connect(draft)) as db:
                 db.isolation_level = None
@@ -176,7 +176,7 @@ class Database:
                 db.execute("COMMIT")
             self._give_name(draft)
         finally:
-            self._files.unlink(draft)
+            self._disk.unlink(draft)
         self._sync_folder()
 
     def _give_name(self, draft: Path) -> None:

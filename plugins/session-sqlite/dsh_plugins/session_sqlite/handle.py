@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 from typing_extensions import override
 
-from dsh.errors import InvalidAppend, SessionBusy, SessionClosed, SessionExists
+from dsh.errors import SessionBusy, SessionClosed, SessionExists
 from dsh.hooks import frozen
 from dsh.seams.persistence import WriteHandle
 from dsh.wire import (
     BLOB_BYTES,
-    Unwritable,
     encode_header,
-    encode_rows,
     refuse_unreadable,
     without_large_payloads,
 )
@@ -104,7 +102,7 @@ class SqliteHandle(WriteHandle):
         async with self._writing:
             if not events:
                 return
-            lines = self._lines(events, encoded)
+            lines = self.rows(events, encoded=encoded, before=self._last)
             await self._engine.run(lambda: self._store(events, lines))
 
     @override
@@ -128,19 +126,6 @@ class SqliteHandle(WriteHandle):
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise SessionClosed(f"the write handle of session {self._header.id!r} is closed")
-
-    def _lines(
-        self, events: Sequence[StoredEvent], encoded: Sequence[bytes | None] | None
-    ) -> bytes:
-        for seq, event in enumerate(events, start=self._next_seq):
-            if event.seq != seq:
-                raise InvalidAppend(
-                    f"session {self._header.id!r} got seq {event.seq} where {seq} is due"
-                )
-        try:
-            return encode_rows(events, encoded=encoded, before=self._last)
-        except Unwritable as error:
-            raise InvalidAppend(f"session {self._header.id!r}: {error}") from error
 
     def _store(self, events: Sequence[StoredEvent], lines: bytes) -> None:
         with self._engine.database.writing() as db:

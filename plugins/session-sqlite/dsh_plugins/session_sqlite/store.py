@@ -7,20 +7,22 @@ worker thread at a time writes; reads have a connection of their own and never h
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, final
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, final
 from urllib.parse import quote
 
 import trio
 from typing_extensions import override
 
 from dsh.errors import InvalidAppend, SessionCorrupt, SessionError, SessionExists, SessionNotFound
-from dsh.seams.ownership import LockFiles, SessionLock
+from dsh.seams.disk import Disk
+from dsh.seams.ownership import SessionLock
 from dsh.seams.persistence import (
     Recovered,
     SessionPersistence,
     SessionSummary,
     StoredLog,
     WriteHandle,
+    owned,
 )
 from dsh.wire import WireFault, decode_header
 from dsh_plugins.session_sqlite.blobs import drop_blobs, find_blob
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteStore"]
 
-K = TypeVar("K")
-
 #: The longest id that can name a lock file.
 NAME_BYTES: Final = 240
 _LINES: Final = "SELECT seq, line, proof FROM lines WHERE session = ? AND seq >= ? ORDER BY seq"
@@ -48,11 +48,9 @@ _LINES: Final = "SELECT seq, line, proof FROM lines WHERE session = ? AND seq >=
 class SqliteStore(SessionPersistence):
     """Session logs in the database at `path`. `now_ms` stamps locks and writes."""
 
-    def __init__(
-        self, path: Path, *, now_ms: Callable[[], int], files: LockFiles | None = None
-    ) -> None:
-        self._files: Final = LockFiles() if files is None else files
-        self._database: Final = Database(path, self._files)
+    def __init__(self, path: Path, *, now_ms: Callable[[], int], disk: Disk | None = None) -> None:
+        self._disk: Final = Disk() if disk is None else disk
+        self._database: Final = Database(path, self._disk)
         self._now_ms: Final = now_ms
         #: SQLite has one writer at a time anyway; one thread keeps the connection to itself.
         self._writer: Final = trio.CapacityLimiter(1)
@@ -60,11 +58,11 @@ class SqliteStore(SessionPersistence):
 
     @override
     async def create(self, header: SessionHeader) -> WriteHandle:
-        return await self._own(self._create, header)
+        return await owned(self._create, header)
 
     @override
     async def open(self, session_id: str, mode: Literal["write"]) -> WriteHandle:
-        return await self._own(self._open, session_id)
+        return await owned(self._open, session_id)
 
     @override
     async def read(self, session_id: str, *, from_seq: int = 0) -> StoredLog:
@@ -89,16 +87,6 @@ class SqliteStore(SessionPersistence):
 
     async def _run(self, act: Callable[[], None]) -> None:
         await trio.to_thread.run_sync(act, limiter=self._writer)
-
-    async def _own(self, make: Callable[[K], SqliteHandle], argument: K) -> WriteHandle:
-        """Run `make` in a thread; a handle that comes after a cancellation is closed, not lost."""
-        handle = await trio.to_thread.run_sync(make, argument)
-        try:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        except trio.Cancelled:
-            await handle.aclose()
-            raise
-        return handle
 
     def _create(self, header: SessionHeader) -> SqliteHandle:
         lock = self._lock(header.id)
@@ -269,7 +257,7 @@ class SqliteStore(SessionPersistence):
             )
         folder = self._database.path.with_name(f"{self._database.path.name}-locks")
         return SessionLock(
-            self._files,
+            self._disk,
             folder / f"{name}.lock",
             session_id=session_id,
             now_ms=self._now_ms(),
