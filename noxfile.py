@@ -146,7 +146,7 @@ def lowest(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Kill real processes, cut and flip logs, talk to broken servers; prints what came of it."""
     session.install("-e", ".[codegen]", *group("test"))
-    env = {"DSH_LONG_STEPS": "300", "DSH_CANCELS": "1000"}
+    env = {"DSH_LONG_STEPS": "300", "DSH_CANCELS": "1000", "DSH_FAULTS": "all"}
     options = session.posargs or ("--kills", "504")
     session.run("pytest", "-q", "-s", "tests/faults", *options, env=env)
 

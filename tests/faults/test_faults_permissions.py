@@ -53,6 +53,15 @@ async def act(store, doing):
             return [[row.id, row.problem] for row in await store.list()]
         case "open":
             await (await store.open("s", "write")).aclose()
+        case "append":
+            handle = await store.open("s", "write")
+            log = LogWriting()
+            log.whole_turn("hi", "a")
+            log.whole_turn("again")
+            try:
+                await handle.append(tuple(log.session.events)[handle.next_seq:])
+            finally:
+                await handle.aclose()
         case "create":
             await (await store.create(header("new"))).aclose()
         case "remove":
@@ -85,6 +94,10 @@ class Stored:
         self.kind = kind
         self.top = top
         self.place = top / ("sessions" if kind == "jsonl" else "sessions.db")
+
+    def file(self) -> Path:
+        """The log, or the database."""
+        return next(self.place.rglob("session.jsonl")) if self.kind == "jsonl" else self.place
 
     def asked(self, *doing: str) -> list[object]:
         """What a user whom permissions bind is told, for each."""
@@ -150,10 +163,20 @@ def test_what_may_only_be_read_is_read_and_the_rest_is_told(stored: Stored) -> N
     assert after == before
 
 
+def test_a_file_that_may_only_be_read_in_a_folder_that_may_be_written(stored: Stored) -> None:
+    file = stored.file()
+    before = file.read_bytes()
+    file.chmod(0o444)
+    refused, count, listed = stored.asked("append", "read", "list")
+    assert (count, listed) == (EVENTS, [["s", None]])
+    text = refusal(refused)
+    assert "ermission denied" in text or "readonly" in text
+    assert str(file) in text
+    assert file.read_bytes() == before
+
+
 def test_a_log_that_may_not_be_read_is_told_and_blocks_no_list(stored: Stored) -> None:
-    file = stored.place
-    if stored.kind == "jsonl":
-        (file,) = stored.place.rglob("session.jsonl")
+    file = stored.file()
     file.chmod(0)
     *refused, listed = stored.asked("read", "open", "list")
     for text in map(refusal, refused):

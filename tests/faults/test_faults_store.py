@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
-from contextlib import asynccontextmanager, contextmanager
+import sys
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from errno import EIO, ENOSPC
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ from dsh import catalog as ev
 from dsh import define_tool, plugin
 from dsh.agent import user_message
 from dsh.catalog import records
-from dsh.errors import SessionError, StorageFailed
+from dsh.errors import SessionCorrupt, SessionError, StorageFailed
 from dsh.hooks.live import ToolRun  # noqa: TC001  the schema of a tool reads its annotations
+from dsh.seams.disk import Disk
 from dsh.session import verify
 from dsh.testing import LogWriting, call, calls, open_test_house, says
-from dsh.testing.faulty_disk import FaultyDisk
+from dsh.testing.below_sqlite import below_sqlite, out_of_reach
+from dsh.testing.faulty_disk import FaultyDisk, as_stranger, some_of_each_kind
 from dsh.testing.logs import header
 from dsh.wire import encode_line
 from dsh_plugins.checkpoint import checkpoint
@@ -38,6 +41,11 @@ if TYPE_CHECKING:
     from dsh.testing import TestHouse
     from dsh.wire import StoredEvent
 
+NO_SQLITE = out_of_reach()
+#: At every call of SQLite, in place of some of each kind.
+EVERY_CALL = "DSH_FAULTS" in os.environ  # noqa: TID251
+NEEDS_SQLITE = pytest.mark.skipif(NO_SQLITE is not None, reason=str(NO_SQLITE))
+
 
 @frozen
 class NoArgs:
@@ -51,17 +59,19 @@ def lines(events: Sequence[StoredEvent]) -> list[bytes]:
 class Watched:
     """Looks at the disk, as a stranger, whenever something leaves the house."""
 
-    def __init__(self, root: Path, disk: FaultyDisk) -> None:
+    def __init__(self, reader: SessionPersistence, disk: FaultyDisk) -> None:
         self.disk = disk
-        self.reader = JsonlStore(root, now_ms=lambda: 5)
+        self.reader = reader
         self.left: list[str] = []
 
     async def leaves(self, what: str, session: Session | None) -> None:
         assert session is not None
-        log = await self.reader.read("s")
+        calls = self.disk.calls
+        with as_stranger():
+            log = await self.reader.read("s")
         assert lines(log.events) == lines(session.events), f"{what} outran the log"
-        newest = max(i for i, name in enumerate(self.disk.calls) if name == "write")
-        assert "sync" in self.disk.calls[newest:], f"{what} left before the sync"
+        newest = max(i for i, name in enumerate(calls) if name in ("write", "write wal"))
+        assert {"sync", "sync wal"} & set(calls[newest:]), f"{what} left before the sync"
         self.left.append(what)
 
 
@@ -82,9 +92,15 @@ def watching(watched: Watched, houses: Sequence[TestHouse]) -> Plugin:
     return apply
 
 
-async def a_turn(root: Path, disk: FaultyDisk) -> list[str]:
+def store_of(backend: str, root: Path, disk: Disk) -> SessionPersistence:
+    if backend == "jsonl":
+        return JsonlStore(root, now_ms=lambda: 5, disk=disk)
+    return SqliteStore(root / "sessions.db", now_ms=lambda: 5, disk=disk)
+
+
+async def a_turn(backend: str, root: Path, disk: FaultyDisk) -> list[str]:
     """A turn with a call, on this disk; whatever fails is asked for once more, healed."""
-    watched = Watched(root, disk)
+    watched = Watched(store_of(backend, root, Disk()), disk)
     houses: list[TestHouse] = []
 
     async def execute(_args: NoArgs, _run: ToolRun) -> str:
@@ -92,7 +108,7 @@ async def a_turn(root: Path, disk: FaultyDisk) -> list[str]:
         return "looked"
 
     look = define_tool(name="look", description="", args=NoArgs, output=str, execute=execute)
-    store = JsonlStore(root, now_ms=lambda: 5, disk=disk)
+    store = store_of(backend, root, disk)
     turn = [calls(call("look")), says("done")]
     async with open_test_house(
         replies=[*turn, *turn],
@@ -103,7 +119,7 @@ async def a_turn(root: Path, disk: FaultyDisk) -> list[str]:
         houses.append(house)
         try:
             handle = await house.agent("s")
-        except StorageFailed:
+        except (StorageFailed, SessionCorrupt):
             disk.healed = True
             assert not house.model.requests
             handle = await house.agent("s")
@@ -113,7 +129,8 @@ async def a_turn(root: Path, disk: FaultyDisk) -> list[str]:
         except StorageFailed as error:
             refused = error.message
         if refused:
-            assert os.strerror(disk.code) in refused
+            assert str(root) in refused
+            assert backend == "sqlite" or os.strerror(disk.code) in refused
             disk.healed = True
             outcome = await handle.agent.ask(user_message("go on"))
             assert outcome.reason == records.CompletedTurnEnd()
@@ -122,23 +139,38 @@ async def a_turn(root: Path, disk: FaultyDisk) -> list[str]:
             await handle.aclose()
         except StorageFailed:
             disk.healed = True
-    log = await JsonlStore(root, now_ms=lambda: 5).read("s")
+    disk.healed = True
+    if isinstance(store, SqliteStore):
+        await store.aclose()
+    log = await store_of(backend, root, Disk()).read("s")
     assert verify(log) == ()
     assert lines(log.events)[: len(expected)] == expected
     return watched.left
 
 
+@pytest.mark.parametrize("backend", ["jsonl", pytest.param("sqlite", marks=NEEDS_SQLITE)])
 async def test_a_fault_at_any_call_stops_the_request_and_the_body_and_heals(
-    tmp_path: Path,
+    tmp_path: Path, backend: str
 ) -> None:
+    async def turn(folder: str, disk: FaultyDisk) -> list[str]:
+        root = tmp_path / folder
+        with below_sqlite(root, disk.asked) if backend == "sqlite" else nullcontext():
+            return await a_turn(backend, root, disk)
+
     sound = FaultyDisk(10**9, EIO)
-    assert await a_turn(tmp_path / "sound", sound) == ["request", "body", "request"]
+    assert await turn("sound", sound) == ["request", "body", "request"]
     assert {"open", "write", "sync", "stat", "link", "unlink", "lock"} <= set(sound.calls)
+    every = EVERY_CALL or backend == "jsonl"
+    places = range(len(sound.calls)) if every else some_of_each_kind(sound.calls)
     stopped: set[tuple[str, ...]] = set()
-    for at in range(len(sound.calls)):
-        left = await a_turn(tmp_path / str(at), FaultyDisk(at, (EIO, ENOSPC)[at % 2]))
+    for at in places:
+        left = await turn(str(at), FaultyDisk(at, (EIO, ENOSPC)[at % 2]))
         stopped.add(tuple(left))
     assert len(stopped) > 1, "no fault ever stopped anything"
+    sys.stdout.write(
+        f"{backend}: a turn of {len(sound.calls)} calls, {len(places)} faults, "
+        f"{len(stopped)} outcomes, nothing outran the log\n"
+    )
 
 
 @contextmanager

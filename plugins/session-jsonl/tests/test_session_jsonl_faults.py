@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from errno import EACCES, EDQUOT, EIO, ENOSPC, EPERM
-from functools import partial
+from errno import EACCES, EIO, ENOSPC, EPERM
 from typing import TYPE_CHECKING
 
 import pytest
 from typing_extensions import override
 
-from dsh.errors import SessionBusy, SessionError, StorageFailed
+from dsh.errors import SessionBusy, StorageFailed
 from dsh.seams.disk import Disk
-from dsh.session import verify
 from dsh.testing import LogWriting
 from dsh.testing.faulty_disk import FaultyDisk
 from dsh.testing.logs import header
@@ -22,10 +20,7 @@ from dsh.wire import StoredEvent, encode_line
 from dsh_plugins.session_jsonl import JsonlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
-
-    from dsh.seams.persistence import WriteHandle
 
 
 def three_batches() -> tuple[tuple[StoredEvent, ...], list[tuple[int, int]]]:
@@ -47,72 +42,6 @@ def drafts_of(root: Path) -> list[Path]:
 
 def lines(events: tuple[StoredEvent, ...]) -> list[bytes]:
     return [encode_line(event) for event in events]
-
-
-async def tried(disk: FaultyDisk, act: Callable[[], Awaitable[None]]) -> bool:
-    """Do it; if the disk refuses, heal the disk and say so."""
-    try:
-        await act()
-    except StorageFailed:
-        disk.healed = True
-        return False
-    return True
-
-
-async def a_life(root: Path, disk: FaultyDisk) -> None:
-    """Create, append three batches, sync each; whatever fails is done again once."""
-    store = JsonlStore(root, now_ms=lambda: 5, disk=disk)
-    events, batches = three_batches()
-    made: list[WriteHandle] = []
-
-    async def create() -> None:
-        made.append(await store.create(header()))
-
-    if not await tried(disk, create):
-        await create()
-    handle = made[0]
-    acknowledged = 0
-    for first, last in batches:
-        batch = events[first:last]
-        if not await tried(disk, partial(handle.append, batch)):
-            assert handle.next_seq == first, "a refused batch is refused as a whole"
-            await stored_so_far(root, events, at_least=acknowledged)
-            await handle.append(batch)
-        if not await tried(disk, handle.flush):
-            await handle.flush()
-        acknowledged = last
-        await stored_so_far(root, events, at_least=last)
-    if not await tried(disk, handle.aclose):
-        await handle.aclose()
-
-
-async def stored_so_far(root: Path, events: tuple[StoredEvent, ...], *, at_least: int) -> None:
-    """What a stranger reads is a prefix of what was appended, with all that was acknowledged."""
-    reader = JsonlStore(root, now_ms=lambda: 5)
-    try:
-        log = await reader.read("s")
-    except SessionError:
-        assert at_least == 0
-        return
-    assert len(log.events) >= at_least
-    assert lines(log.events) == lines(events)[: len(log.events)]
-
-
-@pytest.mark.parametrize("code", [ENOSPC, EIO, EDQUOT])
-async def test_a_fault_at_any_call_is_told_and_heals(tmp_path: Path, code: int) -> None:
-    sound = FaultyDisk(10**9, code)
-    await a_life(tmp_path / "sound", sound)
-    assert {"open", "write", "sync", "stat", "link", "unlink", "lock"} <= set(sound.calls)
-    events, _ = three_batches()
-    for at in range(len(sound.calls)):
-        root = tmp_path / str(at)
-        await a_life(root, FaultyDisk(at, code))
-        fresh = JsonlStore(root, now_ms=lambda: 5)
-        log = await fresh.read("s")
-        assert lines(log.events) == lines(events), f"fault at call {at}, {sound.calls[at]}"
-        assert verify(log) == ()
-        await (await fresh.open("s", "write")).aclose()
-        assert not drafts_of(root)
 
 
 async def test_a_disk_that_stays_full_keeps_the_log_as_it_was(tmp_path: Path) -> None:

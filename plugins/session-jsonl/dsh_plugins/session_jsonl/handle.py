@@ -82,7 +82,11 @@ class JsonlHandle(WriteHandle):
         self._syncing: Final = Exclusive()
         if found is not None:
             self._fd = disk.open(path, os.O_RDWR | os.O_CLOEXEC)
-            self._size = disk.stat(self._fd).st_size
+            try:
+                self._size = disk.stat(self._fd).st_size
+            except BaseException:
+                disk.close(self._fd)
+                raise
 
     @property
     @override

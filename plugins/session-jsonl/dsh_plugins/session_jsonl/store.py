@@ -96,7 +96,7 @@ class JsonlStore(SessionPersistence):
 
     def _open(self, session_id: str) -> JsonlHandle:
         # First the log, so that asking for what is not there leaves nothing behind.
-        self._find(session_id)
+        path = self._find(session_id)
         lock = self._lock(session_id)
         try:
             path = self._find(session_id)
@@ -104,7 +104,7 @@ class JsonlStore(SessionPersistence):
             return JsonlHandle(self._disk, path, lock, header=found.header, found=found)
         except OSError as error:
             lock.release()
-            raise _unreachable(session_id, error) from error
+            raise _unreachable(session_id, path, error) from error
         except BaseException:
             lock.release()
             raise
@@ -134,7 +134,7 @@ class JsonlStore(SessionPersistence):
         )
 
     def _remove(self, session_id: str) -> None:
-        self._find(session_id)
+        path = self._find(session_id)
         lock = self._lock(session_id)
         try:
             path = self._find(session_id)
@@ -144,7 +144,7 @@ class JsonlStore(SessionPersistence):
             Blobs(self._disk, path).remove()
             path.parent.rmdir()
         except OSError as error:
-            raise _unreachable(session_id, error) from error
+            raise _unreachable(session_id, path, error) from error
         finally:
             lock.release()
 
@@ -182,7 +182,7 @@ class JsonlStore(SessionPersistence):
         try:
             return self._places.find(session_id)
         except OSError as error:
-            raise _unreachable(session_id, error) from error
+            raise _unreachable(session_id, self._places.root, error) from error
 
     def _bytes(self, path: Path) -> bytes:
         try:
@@ -191,8 +191,10 @@ class JsonlStore(SessionPersistence):
             raise StorageFailed(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _unreachable(session_id: str, error: OSError) -> StorageFailed:
-    return StorageFailed(f"session {session_id!r}: {error.filename}: {error.strerror}")
+def _unreachable(session_id: str, path: Path, error: OSError) -> StorageFailed:
+    # What fails on a descriptor names no file.
+    place = path if error.filename is None else error.filename
+    return StorageFailed(f"session {session_id!r}: {place}: {error.strerror}")
 
 
 def _summary(folder: str, path: Path) -> SessionSummary | None:

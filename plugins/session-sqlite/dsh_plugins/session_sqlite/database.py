@@ -6,17 +6,17 @@ SQLite's. It knows the tables and not what stands in them. Everything here runs 
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Final, final
+from contextlib import closing, contextmanager, suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, cast, final
 from urllib.parse import quote
 
 from dsh.errors import SessionCorrupt, SessionError, SessionUnreadable, StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from dsh.seams.disk import Disk
@@ -28,7 +28,8 @@ APPLICATION_ID: Final = 0x64736873
 #: Version 1 had no blobs; the first write to such a file adds their table.
 SCHEMA_VERSION: Final = 2
 BUSY_SECONDS: Final = 10.0
-_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+#: Of the write-ahead log, above which a barrier writes it to its place.
+LOG_BYTES: Final = 4 * 1024 * 1024
 
 _BLOBS: Final = """CREATE TABLE IF NOT EXISTS blobs (
         session INTEGER NOT NULL,
@@ -70,7 +71,15 @@ class Database:
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path: Final = path
         self._disk: Final = disk
+        self._draft: Final = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         self._writer: sqlite3.Connection | None = None
+        #: Which file the writing connection has open.
+        self._identity = (0, 0)
+        #: Folders whose names no sync has proved yet; ours may have been made by somebody else.
+        self._unsynced_folders: list[Path] = [path.parent]
+        self._drafted = False
+        #: After a failed sync the system may hold as clean what never reached the device.
+        self._doubtful = False
 
     def exists(self) -> bool:
         """Whether anything was ever stored. Raises StorageFailed where nobody may look."""
@@ -80,7 +89,7 @@ class Database:
             raise told(self.path, "read", error) from error
 
     @contextmanager
-    def writing(self) -> Generator[sqlite3.Connection, None, None]:
+    def writing(self, doing: str = "write") -> Generator[sqlite3.Connection, None, None]:
         """One transaction that holds the write lock: committed, or rolled back on any exception.
 
         Raises StorageFailed, SessionCorrupt, SessionUnreadable.
@@ -96,7 +105,9 @@ class Database:
                     db.execute("ROLLBACK")
                 raise
         except (sqlite3.Error, OSError) as error:
-            raise told(self.path, "write", error) from error
+            # What a connection is after a failure (read-only, say) the next one need not be.
+            self.close()
+            raise told(self.path, doing, error) from error
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection, None, None]:
@@ -114,37 +125,78 @@ class Database:
         except (sqlite3.Error, OSError) as error:
             raise told(self.path, "read", error) from error
 
-    def sync(self, key: int) -> None:
-        """Return when every transaction so far survives a loss of power. Raises StorageFailed."""
+    def sync(self, key: int) -> bool:
+        """Return when every transaction so far survives a loss of power. Raises StorageFailed.
+
+        False: no session has this key any more.
+        """
         try:
             # A commit with FULL syncs the whole write-ahead log, so all earlier commits too.
             self._connected().execute("PRAGMA synchronous=FULL")
-            with self.writing() as db:
-                db.execute("UPDATE sessions SET synced = events WHERE key = ?", (key,))
-        except sqlite3.Error as error:
+            with self.writing("sync") as db:
+                done = db.execute("UPDATE sessions SET synced = events WHERE key = ?", (key,))
+            self._checkpoint(db)
+            db.execute("PRAGMA synchronous=NORMAL")
+            while self._unsynced_folders:
+                self._disk.sync_folder(self._unsynced_folders[-1])
+                self._unsynced_folders.pop()
+        except (sqlite3.Error, OSError) as error:
+            self._doubtful = True
+            self.close()
             raise told(self.path, "sync", error) from error
-        finally:
-            if self._writer is not None:
-                self._writer.execute("PRAGMA synchronous=NORMAL")
+        except StorageFailed:
+            self._doubtful = True
+            raise
+        return done.rowcount == 1
 
     def close(self) -> None:
         """Close the writing connection; the next write opens another one. Never raises."""
         db, self._writer = self._writer, None
         if db is not None:
             try:
-                db.close()
+                db.execute("PRAGMA wal_checkpoint(PASSIVE)")
             except sqlite3.Error:
-                # Nothing is lost: the last connection's clean-up is done by the next process.
-                return
+                # Nothing is lost, but a sync may have failed that nobody would hear of.
+                self._doubtful = True
+            with suppress(sqlite3.Error):  # the last one's clean-up is done by the next process
+                db.close()
+        self._drop_draft()
+
+    def _checkpoint(self, db: sqlite3.Connection) -> None:
+        """Write what is in the write-ahead log to its place, if it must be or the log is long.
+
+        This is done here, and never by SQLite in some append, because it syncs the log: where that
+        fails it must be told, and what the log holds be written again before the next promise.
+        """
+        if self._doubtful:
+            row = db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+            busy, logged, written = cast("tuple[object, object, object]", row)
+            if busy or logged != written:
+                raise sqlite3.OperationalError("somebody reads, so the log is not written again")
+            self._doubtful = False
+        elif self.path.with_name(f"{self.path.name}-wal").stat().st_size > LOG_BYTES:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _connected(self) -> sqlite3.Connection:
+        if self._writer is not None and self._identity != self._found():
+            # It would take everything and lose it: the file has lost its name.
+            self.close()
         if self._writer is None:
             self._writer = self._opened()
+            self._identity = self._found()
         return self._writer
+
+    def _found(self) -> tuple[int, int]:
+        """Which file has the name; zeros for none."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_dev, found.st_ino
 
     def _opened(self) -> sqlite3.Connection:
         if not self.path.exists():
-            self._disk.make_folder(self.path.parent)
+            self._make_folder()
             self._make()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, check_same_thread=False)
         try:
@@ -152,42 +204,57 @@ class Database:
             self._set_up(db)
             self._upgrade(db)
             db.execute("PRAGMA synchronous=NORMAL")
+            db.execute("PRAGMA wal_autocheckpoint=0")
+            db.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
         except BaseException:
             db.close()
             raise
         return db
+
+    def _make_folder(self) -> None:
+        for folder, above in pairwise((self.path.parent, *self.path.parent.parents)):
+            if folder.is_dir():
+                break
+            self._unsynced_folders.append(above)
+        self._disk.make_folder(self.path.parent)
 
     def _make(self) -> None:
         """Make the file under another name, whole and synced, and then give it its own.
 
         Whoever sees the file thus sees its tables. Another process that was first wins.
         """
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        self._disk.unlink(draft)
-        self._disk.close(self._disk.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
+        self._drafted = True
+        for path in self._drafts():
+            self._disk.unlink(path)
+        self._disk.close(self._disk.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
         try:
-            with closing(sqlite3.connect(draft)) as db:
+            with closing(sqlite3.connect(self._draft)) as db:
                 db.isolation_level = None
                 db.execute("PRAGMA synchronous=FULL")
-                db.execute("PRAGMA journal_mode=WAL")
                 db.execute("BEGIN IMMEDIATE")
                 for statement in _TABLES:
                     db.execute(statement)
                 db.execute("COMMIT")
-            self._give_name(draft)
+                # Last, so that the file has everything: a log beside it would not get its name.
+                if db.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+                    raise sqlite3.OperationalError("no write-ahead log can be kept there")
+            with suppress(FileExistsError):
+                self._disk.give_name(self._draft, self.path)
         finally:
-            self._disk.unlink(draft)
-        self._sync_folder()
+            self._drop_draft()
 
-    def _give_name(self, draft: Path) -> None:
+    def _drafts(self) -> Iterator[Path]:
+        for end in ("", "-journal", "-wal", "-shm"):
+            yield self._draft.with_name(f"{self._draft.name}{end}")
+
+    def _drop_draft(self) -> None:
         try:
-            os.link(draft, self.path)
-        except FileExistsError:
+            for path in self._drafts() if self._drafted else ():
+                self._disk.unlink(path)
+            self._drafted = False
+        except OSError:
+            # Tried again when the connection is closed; nobody looks at it.
             return
-        except OSError as error:
-            if error.errno not in _NO_LINKS or self.path.exists():
-                raise
-            draft.rename(self.path)
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         # What a flipped bit makes of text must reach the proof, not a decoder.
@@ -217,23 +284,25 @@ class Database:
                 db.execute("ROLLBACK")
             raise
 
-    def _sync_folder(self) -> None:
-        fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
 
 def told(path: Path, doing: str, error: sqlite3.Error | OSError) -> SessionError:
     """The error of dsh for one of SQLite's."""
     text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     damaged = ("malformed", "not a database", "corrupt", "disk image")
     if isinstance(error, sqlite3.DatabaseError) and any(word in text for word in damaged):
-        return SessionCorrupt(f"{path}: {text}; the database was not changed")
+        # SQLite says the same of a disk that cannot read.
+        if doing == "read":
+            return SessionCorrupt(f"{path}: {text}, or unreadable; the database was not changed")
+        return StorageFailed(
+            f"{path}: {doing} failed: {text}, or unreadable; nothing was written. Repair the disk, "
+            "then try again"
+        )
+    remedy = "Free space or repair the disk"
+    if "readonly" in text:
+        remedy = "Make the file and its folder writable"
     return StorageFailed(
         f"{path}: {doing} failed: {text}; what was acknowledged before is safe. "
-        "Free space or repair the disk, then try again"
+        f"{remedy}, then try again"
     )
 
 

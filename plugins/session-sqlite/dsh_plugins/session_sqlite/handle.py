@@ -7,6 +7,7 @@ gives it back in `aclose`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -118,8 +119,10 @@ class SqliteHandle(WriteHandle):
         self._closed = True
         with trio.CancelScope(shield=True):
             try:
-                async with self._writing:
-                    await self._sync()
+                # Somebody else's log now, or none: then nothing of ours is left to sync.
+                with suppress(SessionBusy):
+                    async with self._writing:
+                        await self._sync()
             finally:
                 self._lock.release()
 
@@ -163,18 +166,26 @@ class SqliteHandle(WriteHandle):
 
     def _checked(self, db: sqlite3.Connection, key: int) -> int:
         row: tuple[object, ...] | None = db.execute(
-            "SELECT events FROM sessions WHERE key = ?", (key,)
+            "SELECT events FROM sessions WHERE key = ? AND id = ?", (key, self._header.id)
         ).fetchone()
-        if row is None or row[0] != self._next_seq:
-            what = "was deleted" if row is None else f"has {row[0]} events, not {self._next_seq}"
-            raise SessionBusy(
-                f"session {self._header.id!r} {what}: somebody else changed it while it was open "
-                "here; nothing was written. Resume it to go on"
-            )
+        if row is None:
+            raise self._changed("was deleted")
+        if row[0] != self._next_seq:
+            raise self._changed(f"has {row[0]} events, not {self._next_seq}")
         return key
+
+    def _changed(self, what: str) -> SessionBusy:
+        return SessionBusy(
+            f"{self._engine.database.path}: session {self._header.id!r} {what}: somebody else "
+            "changed it while it was open here; nothing was written. Resume it to go on"
+        )
 
     async def _sync(self) -> None:
         key = self._key
         if key is not None and self._unsynced:
-            await self._engine.run(lambda: self._engine.database.sync(key))
-            self._unsynced = False
+            await self._engine.run(lambda: self._sync_now(key))
+
+    def _sync_now(self, key: int) -> None:
+        if not self._engine.database.sync(key):
+            raise self._changed("was deleted")
+        self._unsynced = False
