@@ -147,7 +147,7 @@ def faults(session: nox.Session) -> None:
     """Kill real processes, cut and flip logs, talk to broken servers; prints what came of it."""
     session.install("-e", ".[codegen]", *group("test"))
     env = {"DSH_LONG_STEPS": "300", "DSH_CANCELS": "1000", "DSH_FAULTS": "all"}
-    options = session.posargs or ("--kills", "504")
+    options = session.posargs or ("--kills", "720")
     session.run("pytest", "-q", "-s", "tests/faults", *options, env=env)
 
 

@@ -1,6 +1,6 @@
 """kill -9 at random instants, on both kinds of store: nothing that was acknowledged is missing.
 
-A few kills are part of the ordinary tests; `nox -s faults` asks for `--kills 500`.
+A few kills are part of the ordinary tests; `nox -s faults` asks for `--kills 720`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ async def test_killed_houses_lost_nothing_that_was_acknowledged(
 ) -> None:
     wanted = request.config.getoption("--kills", default=None)
     only = request.config.getoption("--doing", default=None)
-    each = 2 if wanted is None else -(-int(str(wanted)) // (len(DOING) * len(BACKENDS)))
+    many = 0 if wanted is None else -(-int(str(wanted)) // (len(DOING) * len(BACKENDS)))
     losses: list[str] = []
     async with open_killer(tmp_path, backend) as killer:
         for doing in DOING if only is None else (str(only),):
-            kills = Kills()
+            kills, chat = Kills(), doing.startswith("chat")
+            each = many or (1 if chat else 2)
             for part in instants(doing, seed=each):
                 await killer.kill(doing, part, kills)
                 if kills.killed == each:
                     break
             sys.stdout.write(f"{kills.line(f'{backend}, {doing}')}\n")
             losses += kills.losses
-            if each >= ENOUGH and doing in ("tools", "compacting"):
+            if each >= ENOUGH and doing in ("tools", "compacting", "chat tools"):
                 assert kills.bodies, "no tool body ran: the kills prove nothing"
+            if each >= ENOUGH and chat:
+                assert kills.shown, "nothing was shown: the kills prove nothing"
     assert losses == []

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import orjson
 from attrs import evolve
 
+from dsh import catalog as ev
+from dsh.catalog.records import LlmFailure
 from dsh.session import derive
 from dsh.testing import LogWriting, RecordedRequest
 from dsh.testing.logs import header
-from dsh.testing.losses import Found, Kills
+from dsh.testing.losses import Found, Kills, screen_losses
 from dsh.wire import StoredLog, encode_line
 
 if TYPE_CHECKING:
@@ -90,3 +92,54 @@ def test_a_changed_event_is_a_loss_too() -> None:
     events = (*other.session.events[:2], changed, *other.session.events[3:])
     text = told(found(log), StoredLog(header=header(), events=events))
     assert text == "the client saw seq 2, which the log has not like that"
+
+
+def conversation(log: LogWriting) -> list[str]:
+    """What `dsh chat` had shown of it."""
+    log.session.append(
+        ev.llm.Retry(
+            retry_id="r", turn=1, step=2, provider="p", mode="normal", policy_key="{}", retry=1,
+            delay_ms=1, failure=LlmFailure(message="503", code="SERVER"),
+        )
+    )  # fmt: skip
+    log.turn_end()
+    return [
+        "dsh · model · /work · /help",
+        "> go",
+        "marking",
+        "  bash       echo c1 >> /tmp/effects; echo marked 1.          1 line        0.0 s",
+        "             marked 1.",
+        'SERVER (503), try 2 of 6 in 0.4 s [llm-retry]: "503"',
+        "w0. w1. w2.",
+        "-- turn 1 done · 2 steps · 0.5 s --",
+        "> go on w9, I type",
+    ]
+
+
+def test_a_screen_that_the_log_explains_has_no_losses() -> None:
+    log = writing()
+    screen = conversation(log)
+    assert screen_losses(screen, log.session.events) == []
+    again = [*screen[:-1], "w0. w1.", screen[-1]]
+    assert screen_losses(again, log.session.events) == [], "killed in the middle of a redraw"
+    running = ["  bash       echo c1 >> /tmp/effects; echo marked 1.", "             marked 1."]
+    assert screen_losses(running, log.session.events[:8]) == [], (
+        "what a command writes is no result"
+    )
+
+
+def test_everything_on_a_screen_that_is_not_in_the_log_is_a_loss() -> None:
+    log = writing()
+    screen = conversation(log)
+    assert screen_losses(["> go on", *screen], log.session.events) == [
+        "prompt 'go on' was shown and is not in the log"
+    ]
+    assert screen_losses(["w2. w3."], log.session.events) == [
+        "word 'w3.' was shown and is not in the log"
+    ]
+    lost = [loss.removesuffix(" was shown and is not in the log")
+            for loss in screen_losses(screen, ())]  # fmt: skip
+    assert lost == [
+        "prompt 'go'", "call c1", "the end of call c1", "try 2", "the end of turn 1",
+        "word 'w0.'", "word 'w1.'", "word 'w2.'",
+    ]  # fmt: skip

@@ -7,13 +7,10 @@ reached it; the client's file and the marks of the tools are written by the kill
 
 from __future__ import annotations
 
-import os
-import pty
 import random
 import subprocess
 import sys
-import termios
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast, final
@@ -29,6 +26,7 @@ from dsh.errors import SessionError, SessionNotFound
 from dsh.llm import ScriptedCall, ScriptEntry
 from dsh.seams.persistence import PERSISTENCE
 from dsh.session import verify
+from dsh.testing.killed_terminal import open_terminal
 from dsh.testing.lives import Ended, Life, store_rows
 from dsh.testing.losses import Found, Kills, judged_copies
 from dsh.testing.model_server import (
@@ -43,7 +41,7 @@ from dsh.testing.model_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from dsh.testing.lives import Backend
     from dsh.testing.model_server import Answer
@@ -54,6 +52,8 @@ WORDS: Final = 80
 WORD_SECONDS: Final = 0.003
 STEPS: Final = 6
 RETRY: Final = "llm-retry"
+#: What a terminal must be called, so that a conversation has its editor.
+AN_EDITORS: Final = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 #: What a house can be doing, and for how many seconds a life of it lasts on an idle machine.
 DOING: Final = {
     "streaming": 0.5,
@@ -63,13 +63,17 @@ DOING: Final = {
     "compacting": 0.6,
     "forks": 0.5,
     "first-writes": 0.5,
+    "chat streaming": 0.7,
+    "chat tools": 0.9,
+    "chat retrying": 1.3,
 }
 
 
 class _Model:
     """What the model says: words, calls for some steps, a failure at first, or that it goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path) -> None:
+        self._home: Final = home
         self._failed: set[str] = set()
 
     def __call__(self, request: RecordedRequest) -> Answer:
@@ -84,6 +88,9 @@ class _Model:
         results = sum(message["role"] == "tool" for message in messages)
         if asked[-1] == "use tools" and results < 3 * STEPS:
             return ScriptEntry(text="marking", tools=tuple(_calls(results)))
+        if asked[-1].startswith("use bash, ") and results < 3 * STEPS:
+            effects = f"{self._home}/{asked[-1].removeprefix('use bash, ')}.effects"
+            return ScriptEntry(text=f"marking {results}.", tools=tuple(_shells(results, effects)))
         return _words()
 
 
@@ -92,6 +99,14 @@ def _calls(first: int) -> Iterator[ScriptedCall]:
         yield ScriptedCall(
             name="mark", arguments=f'{{"number": {number}}}', id=f"c{first + number}"
         )
+
+
+def _shells(first: int, effects: str) -> Iterator[ScriptedCall]:
+    """Commands that leave a line with the id of their call, and say it."""
+    for number in range(first, first + 3):
+        command = f"echo c{number} >> {effects}; echo marked {number}."
+        arguments = orjson.dumps({"command": command}).decode()
+        yield ScriptedCall(name="bash", arguments=arguments, id=f"c{number}")
 
 
 def _words() -> WireReply:
@@ -163,17 +178,19 @@ class Killer:
             variables=self.variables,
         )
         before = len(self._server.requests)
-        (self._home / "effects").unlink(missing_ok=True)
-        ended, shown = await self._lived(life, terminal=doing == "streaming")
+        effects = self._home / (f"{session}.effects" if doing == "chat tools" else "effects")
+        effects.unlink(missing_ok=True)
+        ended, shown, screen = await self._lived(doing, life)
         kills.killed += ended.killed
         kills.ended += not ended.killed
         found = Found(
             client=_lines(Path(life.out)),
-            effects=_lines(self._home / "effects"),
+            effects=_lines(effects),
             shown=shown,
+            screen=screen,
             requests=self._server.requests[before:],
         )
-        if not ended.killed:
+        if not ended.killed or found.over:
             self._spans[doing] = max(self._spans[doing] * 0.9, 0.1)
         elif found.nothing:
             self._spans[doing] = min(self._spans[doing] * 1.2, 10.0)
@@ -189,37 +206,36 @@ class Killer:
                 return ("run", "--json", "--session", session, "say words")
             case "retrying":
                 return ("run", "--json", "--session", session, f"fail first, {session}")
+            case "chat streaming" | "chat tools" | "chat retrying":
+                return ("chat", "--session", session, "--yolo")
             case _:
                 return (doing,)
 
-    async def _lived(self, life: Life, *, terminal: bool) -> tuple[Ended, bytes]:
-        if not terminal:
-            return await self._told(life), b""
-        leader, follower = pty.openpty()
-        modes = termios.tcgetattr(follower)
-        modes[1] &= ~termios.OPOST
-        termios.tcsetattr(follower, termios.TCSANOW, modes)
-        os.set_blocking(leader, False)
-        shown = bytearray()
+    @staticmethod
+    def _prompt(doing: str, session: str) -> str:
+        """What is typed in a conversation that is to do this."""
+        match doing:
+            case "chat tools":
+                return f"use bash, {session}"
+            case "chat retrying":
+                return f"fail first, {session}"
+            case _:
+                return "say words"
 
-        def look() -> None:
-            with suppress(OSError):
-                while piece := os.read(leader, 65536):
-                    shown.extend(piece)
-
-        async def watch() -> None:
-            while True:
-                await trio.lowlevel.wait_readable(leader)
-                look()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
-            ended = await self._told(evolve(life, out=os.ttyname(follower)))
-            nursery.cancel_scope.cancel()
-        look()  # what it wrote in its last moment
-        os.close(follower)
-        os.close(leader)
-        return ended, bytes(shown)
+    async def _lived(self, doing: str, life: Life) -> tuple[Ended, bytes, Sequence[str]]:
+        """How it ended, the bytes on its screen, and the lines of its conversation."""
+        chatting = doing.startswith("chat")
+        if not chatting and doing != "streaming":
+            return await self._told(life), b"", ()
+        typed = ""
+        if chatting:
+            typed = self._prompt(doing, life.session)
+            life = evolve(life, variables={**life.variables, **AN_EDITORS})
+        async with open_terminal(typed, raw=not chatting) as terminal:
+            ended = await self._told(evolve(life, out=terminal.name, terminal=chatting))
+            if chatting:
+                return ended, b"", terminal.lines()
+            return ended, terminal.shown(), ()
 
     async def _told(self, life: Life) -> Ended:
         assert self._zygote.stdin is not None
@@ -297,7 +313,8 @@ def _lines(path: Path) -> list[bytes]:
 async def open_killer(folder: Path, backend: Backend) -> AsyncGenerator[Killer]:
     """A warm zygote and a strict model server, for the length of the block."""
     environment = process_environ().variables()
-    async with open_model_server(_Model(), strict=True) as server, trio.open_nursery() as nursery:
+    model = _Model(folder / "home")
+    async with open_model_server(model, strict=True) as server, trio.open_nursery() as nursery:
         zygote = await trio.lowlevel.open_process(
             [sys.executable, "-m", "dsh.testing.lives"],
             stdin=subprocess.PIPE,

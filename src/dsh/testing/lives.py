@@ -8,10 +8,12 @@ nothing shared but what was imported before the fork.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
 import sys
+import termios
 import time
 import traceback
 from contextlib import suppress
@@ -55,7 +57,7 @@ class Life:
     """One life. `arguments` are those of the command `dsh`, or one word: a scenario of this module.
 
     `out` is where standard output goes: a file that is appended to, or a terminal. `delay` is in
-    seconds from the birth.
+    seconds from the birth. `terminal`: it is all that the life has, for what is typed too.
     """
 
     arguments: tuple[str, ...]
@@ -66,6 +68,7 @@ class Life:
     out: str
     delay: float
     variables: dict[str, str]
+    terminal: bool = False
 
     def line(self) -> bytes:
         """As the zygote reads it."""
@@ -116,10 +119,13 @@ def _warm_up() -> None:
     for name in (
         "dsh.cli.command",
         "dsh.cli.run.command",
+        "dsh.cli.chat.command",
         "dsh.boot.yaml_file",
         "dsh.catalog.codec",
     ):
         import_module(name)
+    with suppress(ImportError):  # the editor is optional
+        import_module("dsh.cli.chat.window")
     gc.freeze()
 
 
@@ -130,6 +136,10 @@ def _live(life: Life) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR)
         errors = os.open(f"{life.home}/stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         out = os.open(life.out, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o600)
+        if life.terminal:
+            os.setsid()
+            fcntl.ioctl(out, termios.TIOCSCTTY, 0)
+            null = errors = out
         for source, target in ((null, 0), (out, 1), (errors, 2)):
             os.dup2(source, target)
         os.environ.update(life.variables)  # boot of this very process reads it  # noqa: TID251

@@ -7,6 +7,7 @@ kills nothing.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, cast
 
 import orjson
@@ -24,10 +25,16 @@ if TYPE_CHECKING:
     from dsh.testing.model_server import RecordedRequest
     from dsh.wire import StoredEvent, StoredLog
 
-__all__ = ["Found", "Kills", "judged_copies"]
+__all__ = ["Found", "Kills", "judged_copies", "screen_losses"]
 
 #: Events of the turn that the scenario `first-writes` stores.
 WHOLE_TURN: Final = 11
+#: What the screen of a conversation tells of what the model server of the kills says.
+CALLED: Final = re.compile(r"\becho (c\d+) >>")
+DONE: Final = re.compile(r"\becho (c\d+) >>.* \d+ lines? ")
+ENDED: Final = re.compile(r"^-- turn (\d+) done")
+RETRIED: Final = re.compile(r"\btry (\d+) of \d+ in\b")
+SAID: Final = re.compile(r"\bw\d+\.|\bmarking \d+\.")
 
 
 @define
@@ -62,16 +69,24 @@ class Found:
     effects: Sequence[bytes]
     shown: bytes
     requests: Sequence[RecordedRequest]
+    #: The lines of a conversation's screen, oldest first.
+    screen: Sequence[str] = ()
 
     @property
     def nothing(self) -> bool:
         """Whether it was killed before anybody heard of it."""
         return not (self.client or self.effects or self.requests)
 
+    @property
+    def over(self) -> bool:
+        """Whether a conversation had done all that it was asked for."""
+        return any(ENDED.search(line) for line in self.screen)
+
     def without_log(self) -> list[str]:
         """The losses if no log is there: everything that was told."""
         told = (*self.client, *self.effects, *self.requests, *self.shown.split())
-        return [f"no log, but {len(told)} things were told"] if told else []
+        losses = [f"no log, but {len(told)} things were told"] if told else []
+        return losses + screen_losses(self.screen, ())
 
     def missing_in(self, log: StoredLog, kills: Kills) -> list[str]:
         """What was told and is not in the log."""
@@ -99,7 +114,8 @@ class Found:
                 summaries -= 1
             else:
                 losses.append(f"request {place} left and the log does not explain it")
-        return losses + self._shown_and_lost(log, kills)
+        kills.shown += sum(len(line) for line in self.screen)
+        return losses + self._shown_and_lost(log, kills) + screen_losses(self.screen, log.events)
 
     def _client_missing(self, log: StoredLog) -> list[str]:
         losses: list[str] = []
@@ -114,16 +130,43 @@ class Found:
     def _shown_and_lost(self, log: StoredLog, kills: Kills) -> list[str]:
         """Text that stood on the screen must be in the log, to the byte."""
         kills.shown += len(self.shown)
-        text = "".join(
-            event.data.chunk.text
-            for event in log.events
-            if isinstance(event.data, ev.assistant.Chunk)
-            and isinstance(event.data.chunk, records.TextDeltaChunk)
-        ).encode()
+        text = _streamed(log.events).encode()
         shown = self.shown.rstrip(b"\n")  # the end of its line is ours
         if text.startswith(shown):
             return []
         return [f"{shown[-40:]!r} was shown and is not in the log, whose text ends {text[-40:]!r}"]
+
+
+def screen_losses(screen: Sequence[str], events: Sequence[StoredEvent]) -> list[str]:
+    """What a conversation's screen told and the log does not know.
+
+    Its lines are those of `dsh chat`: a prompt after `>` (the last one is still being typed), what
+    the model said, calls of `bash` and that they are over, waits before a retry, ends of turns.
+    What a command writes while it runs is in no log.
+    """
+    data = [event.data for event in events]
+    asked = {_text(one.message) for one in data if isinstance(one, ev.user.Message)}
+    called = {one.call_id for one in data if isinstance(one, ev.tool.Call)}
+    done = {one.message.tool_call_id for one in data if isinstance(one, ev.tool.Result)}
+    ended = {str(one.turn) for one in data if isinstance(one, ev.turn.End)}
+    retries = {str(one.retry + 1) for one in data if isinstance(one, ev.llm.Retry)}
+    prompts = [line.removeprefix(">").strip() for line in screen if line.startswith(">")]
+    losses = [f"prompt {prompt!r}" for prompt in prompts[:-1] if prompt not in asked]
+    for line in screen:
+        for pattern, known, what in (
+            (CALLED, called, "call"),
+            (DONE, done, "the end of call"),
+            (ENDED, ended, "the end of turn"),
+            (RETRIED, retries, "try"),
+        ):
+            found = pattern.search(line)
+            if found is not None and found[1] not in known:
+                losses.append(f"{what} {found[1]}")
+    # A kill in the middle of a redraw leaves a word twice on the screen.
+    said = dict.fromkeys(word for line in screen for word in SAID.findall(line))
+    logged = set(SAID.findall(_streamed(events)))
+    losses += [f"word {word!r}" for word in said if word not in logged]
+    return [f"{loss} was shown and is not in the log" for loss in losses]
 
 
 def _sent(events: Sequence[StoredEvent]) -> list[list[str]]:
@@ -145,10 +188,21 @@ def _sent(events: Sequence[StoredEvent]) -> list[list[str]]:
 
 
 def _texts(events: Sequence[StoredEvent]) -> list[str]:
-    return [
-        "".join(block.text for block in message.content if isinstance(block, records.TextBlock))
-        for message in derive(events)
-    ]
+    return [_text(message) for message in derive(events)]
+
+
+def _text(message: records.Message) -> str:
+    return "".join(block.text for block in message.content if isinstance(block, records.TextBlock))
+
+
+def _streamed(events: Sequence[StoredEvent]) -> str:
+    """All text that the model said, as far as it came."""
+    return "".join(
+        event.data.chunk.text
+        for event in events
+        if isinstance(event.data, ev.assistant.Chunk)
+        and isinstance(event.data.chunk, records.TextDeltaChunk)
+    )
 
 
 def _said(request: RecordedRequest) -> list[str]:
