@@ -24,14 +24,14 @@ from ctypes import (
     c_void_p,
 )
 from errno import ENOSPC
-from typing import TYPE_CHECKING, Final, cast, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 if TYPE_CHECKING:
     from _ctypes import CFuncPtr
     from collections.abc import Callable, Generator
-    from pathlib import Path
 
-__all__ = ["below_sqlite", "out_of_reach"]
+__all__ = ["Did", "below_sqlite", "out_of_reach"]
 
 #: Of `sqlite3_vfs`, from which on it has system calls.
 VERSION: Final = 3
@@ -39,6 +39,8 @@ VERSION: Final = 3
 CANTOPEN: Final = 14
 IOERR_FSYNC: Final = 10 | 4 << 8
 
+#: Hears of a change: which, of what file, an offset or a length, and data.
+Did: TypeAlias = "Callable[[str, Path, int, bytes], None]"
 #: The ends of the names of the files that stand beside a database.
 ENDS: Final = ("wal", "shm", "journal")
 
@@ -135,11 +137,12 @@ class _Seam:
     def __init__(self) -> None:
         self.folder = b""
         self.asked: Callable[[str], int] | None = None
+        self.did: Did | None = None
         self._address: Final = cast("int", _library().sqlite3_vfs_find(None))
         self._vfs: Final = _Vfs.from_address(self._address)
         #: Which file each descriptor, and each open file of SQLite's, belongs to.
         self._fds: Final[dict[int, str]] = {}
-        self._files: Final[dict[int, str]] = {}
+        self._files: Final[dict[int, str | None]] = {}
         self._sound_files: Final = _XOpen(cast("int", self._vfs.open))
         self._sound_methods: Final[dict[int, _Methods]] = {}
         self._our_methods: Final[dict[int, _Methods]] = {}
@@ -160,16 +163,23 @@ class _Seam:
         for name in self._calls:
             self._vfs.set_call(self._address, name, None)
 
-    def _answer(self, call: str, kind: str | None) -> int:
-        return 0 if self.asked is None or kind is None else self.asked(f"{call} {kind}")
+    def _answer(self, call: str, path: str | None) -> int:
+        if self.asked is None or path is None:
+            return 0
+        kind = next((end for end in ENDS if path.endswith(f"-{end}")), "db")
+        return self.asked(f"{call} {kind}")
 
-    def _kind(self, first: object) -> str | None:
-        """Which of a database's files a path or a descriptor means; None for what is not ours."""
+    def _tell(self, call: str, path: str | None, at: int = 0, data: bytes = b"") -> None:
+        if self.did is not None and path is not None:
+            self.did(call, Path(path), at, data)
+
+    def _path(self, first: object) -> str | None:
+        """The file that a path or a descriptor means; None for what is not ours."""
         if isinstance(first, int):
             return self._fds.get(first)
         if not isinstance(first, bytes) or not first.startswith(self.folder):
             return None
-        return next((end for end in ENDS if first.endswith(f"-{end}".encode())), "db")
+        return os.fsdecode(first)
 
     def _between(self, name: bytes, told: str, shape: type[CFuncPtr], file: int) -> CFuncPtr | None:
         """Our own system call of this name, or None where this SQLite has none."""
@@ -179,37 +189,53 @@ class _Seam:
         sound = shape(place)
 
         def call(*arguments: object) -> int:
-            kind = self._kind(arguments[file])
-            code = self._answer(told, kind)
-            if not code:
-                found: int = sound(*arguments)
-                if name == b"open" and found >= 0:
-                    self._remember(found, kind)
-                return found
+            path = self._path(arguments[file])
+            code = self._answer(told, path)
             if code == ENOSPC and told == "write" and cast("int", arguments[2]) > 1:
                 # What still has room is taken; the rest is then refused.
-                return cast(
-                    "int", sound(*arguments[:2], cast("int", arguments[2]) // 2, arguments[3])
-                )
-            ctypes.set_errno(code)
-            return CANTOPEN if name == b"openDirectory" else -1
+                arguments = (*arguments[:2], cast("int", arguments[2]) // 2, arguments[3])
+                code = 0
+            if code:
+                ctypes.set_errno(code)
+                return CANTOPEN if name == b"openDirectory" else -1
+            found: int = sound(*arguments)
+            if found >= 0:
+                error = ctypes.get_errno()
+                self._happened(told, path, found, arguments)
+                ctypes.set_errno(error)
+            return found
 
         return shape(call)
 
-    def _remember(self, fd: int, kind: str | None) -> None:
-        self._fds.pop(fd, None)
-        if kind is not None:
-            self._fds[fd] = kind
+    def _happened(
+        self, told: str, path: str | None, found: int, arguments: tuple[object, ...]
+    ) -> None:
+        match told:
+            case "open":
+                self._fds.pop(found, None)
+                if path is not None:
+                    self._fds[found] = path
+            case "write" if self.did is not None:
+                data = ctypes.string_at(cast("int", arguments[1]), found)
+                self._tell(told, path, cast("int", arguments[3]), data)
+            case "truncate":
+                self._tell(told, path, cast("int", arguments[1]))
+            case "unlink":
+                self._tell(told, path)
+            case "open folder of" if not found:
+                self._tell("sync folder of", path)
+            case _:
+                pass
 
     def _opened_file(
         self, vfs: int, path: int | None, file: int, flags: int, told: int | None
     ) -> int:
         code = cast("int", self._sound_files(vfs, path, file, flags, told))
-        name = None if path is None else ctypes.string_at(path)
+        name = None if path is None else self._path(ctypes.string_at(path))
         methods = _File.from_address(file)
-        if code or not methods.address or self._kind(name) is None:
+        if code or not methods.address or name is None:
             return code
-        self._files[file] = self._kind(name) or ""
+        self._files[file] = name
         methods.address = self._table(cast("int", methods.address))
         return code
 
@@ -224,33 +250,43 @@ class _Seam:
         return ctypes.addressof(self._our_methods[address])
 
     def _synced(self, file: int, flags: int) -> int:
-        if self._answer("sync", self._files.get(file)):
+        path = self._files.get(file)
+        if self._answer("sync", path):
+            self._tell("lose", path)
             return IOERR_FSYNC
         sound = self._sound_methods[cast("int", _File.from_address(file).address)]
-        return cast("int", _XSync(cast("int", sound.sync))(file, flags))
+        code = cast("int", _XSync(cast("int", sound.sync))(file, flags))
+        if not code:
+            self._tell("sync", path)
+        return code
 
 
 _SEAM: Final[list[_Seam]] = []
 
 
 @contextmanager
-def below_sqlite(folder: Path, asked: Callable[[str], int]) -> Generator[None, None, None]:
+def below_sqlite(
+    folder: Path, asked: Callable[[str], int], did: Did | None = None
+) -> Generator[None, None, None]:
     """In this block SQLite's calls for files in `folder` go through `asked`.
 
     It gets the call and the kind of file, as in `write wal`, and answers with the errno that the
     call is to fail with, or 0. Of a write that ENOSPC refuses the first half is taken. It is asked
-    in whatever thread the call is made, and may take its time. Databases must be opened in the
-    block, and nothing else may be inside it. Raises AssertionError where `out_of_reach` says why.
+    in whatever thread the call is made, and may take its time. `did` gets what has changed on the
+    disk: `write`, `truncate`, `unlink`, `sync` and `sync folder of`, and `lose` for a sync that was
+    refused, with the file, an offset or length, and what was written. Databases must be opened in
+    the block, one of which is open at a time. Raises AssertionError where `out_of_reach` says why.
     """
     assert out_of_reach() is None, out_of_reach()
     if not _SEAM:
         _SEAM.append(_Seam())
     (seam,) = _SEAM
     assert seam.asked is None, "one at a time"
+    seam.did = did
     seam.folder, seam.asked = os.fsencode(folder) + b"/", asked
     seam.put()
     try:
         yield
     finally:
         seam.take()
-        seam.asked = None
+        seam.asked = seam.did = None

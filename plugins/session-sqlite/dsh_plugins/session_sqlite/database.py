@@ -71,12 +71,13 @@ class Database:
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path: Final = path
         self._disk: Final = disk
+        self._log: Final = path.with_name(f"{path.name}-wal")
         self._draft: Final = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         self._writer: sqlite3.Connection | None = None
         #: Which file the writing connection has open.
         self._identity = (0, 0)
-        #: Folders whose names no sync has proved yet; ours may have been made by somebody else.
-        self._unsynced_folders: list[Path] = [path.parent]
+        #: Folders whose names no sync has proved yet.
+        self._unsynced_folders: list[Path] = []
         self._drafted = False
         #: After a failed sync the system may hold as clean what never reached the device.
         self._doubtful = False
@@ -105,8 +106,7 @@ class Database:
                     db.execute("ROLLBACK")
                 raise
         except (sqlite3.Error, OSError) as error:
-            # What a connection is after a failure (read-only, say) the next one need not be.
-            self.close()
+            self._failed(error)
             raise told(self.path, doing, error) from error
 
     @contextmanager
@@ -134,25 +134,32 @@ class Database:
             # A commit with FULL syncs the whole write-ahead log, so all earlier commits too.
             self._connected().execute("PRAGMA synchronous=FULL")
             with self.writing("sync") as db:
+                if self._doubtful:
+                    self._write_log_again()
                 done = db.execute("UPDATE sessions SET synced = events WHERE key = ?", (key,))
-            self._checkpoint(db)
+            self._doubtful = False
             db.execute("PRAGMA synchronous=NORMAL")
             while self._unsynced_folders:
                 self._disk.sync_folder(self._unsynced_folders[-1])
                 self._unsynced_folders.pop()
+            # Here, and never by SQLite in some append: this syncs the log, and who would hear of it
+            # there if that failed?
+            if self._log.stat().st_size > LOG_BYTES:
+                db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except (sqlite3.Error, OSError) as error:
-            self._doubtful = True
-            self.close()
+            self._failed(error)
             raise told(self.path, "sync", error) from error
-        except StorageFailed:
-            self._doubtful = True
-            raise
         return done.rowcount == 1
 
     def close(self) -> None:
         """Close the writing connection; the next write opens another one. Never raises."""
         db, self._writer = self._writer, None
         if db is not None:
+            with suppress(sqlite3.Error, OSError):
+                if self._doubtful and self._identity == self._found():
+                    db.execute("BEGIN IMMEDIATE")
+                    self._write_log_again()
+                    db.execute("ROLLBACK")
             try:
                 db.execute("PRAGMA wal_checkpoint(PASSIVE)")
             except sqlite3.Error:
@@ -162,20 +169,28 @@ class Database:
                 db.close()
         self._drop_draft()
 
-    def _checkpoint(self, db: sqlite3.Connection) -> None:
-        """Write what is in the write-ahead log to its place, if it must be or the log is long.
+    def _failed(self, error: sqlite3.Error | OSError) -> None:
+        name = cast("str | None", getattr(error, "sqlite_errorname", None))
+        if isinstance(error, OSError) or name == "SQLITE_IOERR_FSYNC":
+            # The system may hold as clean what never reached the device. The connection stays: to
+            # close it would write the log to its place first, and the log would be behind it.
+            self._doubtful = True
+        else:
+            # What a connection is after a failure (read-only, say) the next one need not be.
+            self.close()
 
-        This is done here, and never by SQLite in some append, because it syncs the log: where that
-        fails it must be told, and what the log holds be written again before the next promise.
+    def _write_log_again(self) -> None:
+        """Write the same bytes over the write-ahead log, so that the next sync proves something.
+
+        Only under the write lock, so that nobody else writes there meanwhile.
         """
-        if self._doubtful:
-            row = db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-            busy, logged, written = cast("tuple[object, object, object]", row)
-            if busy or logged != written:
-                raise sqlite3.OperationalError("somebody reads, so the log is not written again")
-            self._doubtful = False
-        elif self.path.with_name(f"{self.path.name}-wal").stat().st_size > LOG_BYTES:
-            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        data = self._disk.read(self._log)
+        fd = self._disk.open(self._log, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._disk.write_all(fd, data, 0)
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
 
     def _connected(self) -> sqlite3.Connection:
         if self._writer is not None and self._identity != self._found():
@@ -183,6 +198,9 @@ class Database:
             self.close()
         if self._writer is None:
             self._writer = self._opened()
+            # The file or the log beside it may be new, whoever made it. SQLite tries this for the
+            # log, and does not tell when it failed.
+            self._unsynced_folders.append(self.path.parent)
             self._identity = self._found()
         return self._writer
 
