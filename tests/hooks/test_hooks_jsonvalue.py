@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import pytest
+from typing_extensions import override
 
 from dsh.hooks import FrozenDict, InvalidJson, frozen_json
 
@@ -48,3 +51,61 @@ def test_what_is_frozen_is_exactly_json() -> None:
     assert isinstance(inner, tuple)
     assert [type(each) for each in inner] == [str, int, bool, type(None), float]
     assert frozen_json(frozen) is frozen
+
+
+@pytest.mark.holds("CAT20")
+def test_the_bound_of_nesting_counts_what_was_frozen_before() -> None:
+    whole: dict[str, object] = {}
+    piece = frozen_json({})
+    for _ in range(200):
+        whole = {"a": whole}
+        piece = frozen_json({"a": piece})
+    assert frozen_json(whole) == piece
+    with pytest.raises(InvalidJson, match="nested deeper than 200"):
+        frozen_json({"a": whole})
+    for wrapped in ({"a": piece}, [piece], {"b": 1, "c": [0, piece]}, ({"d": (piece,)},)):
+        with pytest.raises(InvalidJson, match="nested deeper than 200"):
+            frozen_json(wrapped)
+    inner = piece
+    for _ in range(3):
+        assert isinstance(inner, Mapping)
+        inner = inner["a"]
+    assert frozen_json({"c": [0, inner]}) == {"c": (0, inner)}
+
+
+class Fickle(Mapping[str, object]):
+    """A mapping that answers something else each time, and counts; `broken`: it raises."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.reads = 0
+        self._broken = broken
+
+    @override
+    def __getitem__(self, key: str) -> object:
+        self.reads += 1
+        if self._broken:
+            raise LookupError(f"{key} is out")
+        return self.reads
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(("a",))
+
+    @override
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.holds("SJ04")
+def test_what_a_mapping_answers_is_read_once() -> None:
+    given = Fickle()
+    assert frozen_json({"x": [given]}) == {"x": ({"a": 1},)}
+    assert given.reads == 1
+
+
+@pytest.mark.holds("SJ08")
+def test_what_a_mapping_raises_comes_through_after_one_read() -> None:
+    given = Fickle(broken=True)
+    with pytest.raises(LookupError, match="a is out"):
+        frozen_json({"x": [given]})
+    assert given.reads == 1

@@ -19,6 +19,7 @@ from dsh.testing import (
 
 if TYPE_CHECKING:
     from dsh import Next
+    from dsh.hooks import EffectHandle
     from dsh.hooks.live import ToolExecution, ToolResult
     from dsh.testing import ToolRoom
 
@@ -164,6 +165,23 @@ async def test_a_guard_that_a_guard_registers_is_asked_at_once(room: ToolRoom) -
 
     room.tools.guard(ctx, first)
     assert told(await room.run("echo")).text == "Error: second"
+
+
+@pytest.mark.holds("XS17")
+async def test_a_guard_that_takes_the_place_of_the_last_one_is_asked_at_once(
+    room: ToolRoom,
+) -> None:
+    ctx = await room.plugin("p")
+    room.tools.register(ctx, echo_tool(echo))
+    held: list[EffectHandle] = []
+
+    def last(_call: ToolExecution) -> None:
+        held.pop().dispose()
+        room.tools.guard(ctx, lambda _call: "in its place")
+
+    held.append(room.tools.guard(ctx, last))
+    for _ in range(2):
+        assert told(await room.run("echo")).text == "Error: in its place"
 
 
 @pytest.mark.parametrize("broken", ["raises", "returns"])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+from typing_extensions import override
 
 from dsh import catalog as ev
 from dsh.errors import ToolError
@@ -195,3 +198,136 @@ async def test_a_wrapper_may_run_the_body_again_and_the_last_attempt_counts(room
     finished = await room.run("echo")
     assert told(finished).text == "done"
     assert texts(finished.result) == ["attempt 2"]
+
+
+@pytest.mark.holds("XT54")
+async def test_a_wrapper_whose_own_scope_is_cancelled_already_starts_no_body(
+    room: ToolRoom,
+) -> None:
+    ctx = await room.plugin("p")
+    ran: list[str] = []
+    answered: list[ToolResult] = []
+
+    async def body(_args: EchoArgs, _run: ToolRun) -> str:
+        ran.append("body")
+        return ""
+
+    room.tools.register(ctx, echo_tool(body))
+
+    async def too_late(call_next: Next[ToolResult]) -> ToolResult:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            answered.append(await call_next())
+        return answered[0]
+
+    wrap_execute(ctx, too_late)
+    finished = told(await room.run("echo"))
+    assert finished.code == "ABORTED_BEFORE_DISPATCH"
+    assert ran == []
+    assert not room.signal.cancelled
+
+
+@pytest.mark.holds("XT61", "XT70")
+@pytest.mark.parametrize("wrappers", [1, 2])
+async def test_the_cancel_of_the_turn_reaches_a_body_through_the_scopes_of_its_wrappers(
+    room: ToolRoom, wrappers: int
+) -> None:
+    ctx = await room.plugin("p")
+    ended: list[str] = []
+
+    async def body(_args: EchoArgs, _run: ToolRun) -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("body")
+        raise AssertionError
+
+    async def limited(call_next: Next[ToolResult]) -> ToolResult:
+        with trio.CancelScope():
+            return await call_next()
+        raise AssertionError  # the cancel is the turn's, and passes
+
+    room.tools.register(ctx, echo_tool(body))
+    for _ in range(wrappers):
+        wrap_execute(ctx, limited)
+    results: list[str | None] = []
+
+    async def run() -> None:
+        results.append(told(await room.run("echo")).code)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await wait_all_tasks_blocked()
+        room.signal.cancel()
+    assert results == ["ABORTED"]
+    assert ended == ["body"]
+
+
+@pytest.mark.holds("XT62")
+async def test_the_scope_of_a_wrapper_ends_with_it_and_the_review_has_the_signal_of_the_turn(
+    room: ToolRoom,
+) -> None:
+    ctx = await room.plugin("p")
+    reviewed: list[object] = []
+
+    async def body(_args: EchoArgs, _run: ToolRun) -> str:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def short(call_next: Next[ToolResult]) -> ToolResult:
+        with trio.CancelScope() as scope:
+            scope.deadline = trio.current_time()
+            return await call_next()
+        return success("cut short")
+
+    room.tools.register(ctx, echo_tool(body))
+    wrap_execute(ctx, short)
+
+    @ctx.on(ev.tools.POST_EXECUTE)
+    async def review(
+        payload: ev.tools.PostExecute, call_next: Next[ev.tools.PostExecuteDecision]
+    ) -> ev.tools.PostExecuteDecision:
+        await trio.lowlevel.checkpoint()
+        reviewed.append(payload.exec.signal)
+        return await call_next()
+
+    assert told(await room.run("echo")).text == "cut short"
+    assert reviewed == [room.signal]
+    assert not room.signal.cancelled
+
+
+@pytest.mark.holds("XS22")
+@pytest.mark.parametrize("broken", [False, True])
+async def test_an_error_that_says_something_else_each_time_is_read_once(
+    room: ToolRoom,
+    broken: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    ctx = await room.plugin("p")
+    reads: list[str] = []
+
+    class Fickle(ToolError):
+        def __init__(self) -> None:
+            Exception.__init__(self)
+
+        @override
+        def __str__(self) -> str:
+            reads.append("text")
+            return f"said {reads.count('text')} times"
+
+        @override
+        def __getattribute__(self, name: str) -> object:
+            if name != "code":
+                return super().__getattribute__(name)
+            reads.append("code")
+            if broken:
+                raise ValueError("no code today")
+            return f"CODE_{reads.count('code')}\ud800"
+
+    async def body(_args: EchoArgs, _run: ToolRun) -> str:
+        raise Fickle
+
+    room.tools.register(ctx, echo_tool(body))
+    finished = told(await room.run("echo"))
+    assert finished.text == "Error: said 1 times"
+    assert finished.code == ("INTERNAL" if broken else "CODE_1\\ud800")
+    assert sorted(reads) == ["code", "text"]

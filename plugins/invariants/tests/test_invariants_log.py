@@ -337,11 +337,12 @@ def test_retries_count_in_chains_of_one_step(
         session.append(breach)
 
 
-@pytest.mark.holds("YI11")
-def test_one_identity_is_one_chain_of_one_provider() -> None:
+@pytest.mark.holds("YI11", "YI01")
+def test_before_any_route_any_provider_may_be_tried_again_in_a_chain_of_its_own() -> None:
     log = lawful_session()
     session = stands_in_a_step(log)
     session.append(retry())
+    session.append(retry(identity="other", provider="o"))
     with pytest.raises(Exception, match="another provider's or policy's chain"):
         session.append(retry(provider="q"))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+import trio
 from attrs import evolve
 
 from dsh import catalog as ev
@@ -176,6 +177,35 @@ def test_a_final_result_is_frozen() -> None:
         stages.ended(given(), live.ToolSuccess(value="x", content=list(blocks)))  # type: ignore[arg-type]
     with pytest.raises(LawBroken, match="is not frozen"):
         stages.ended(given(), {"content": blocks})
+
+
+@pytest.mark.holds("XV09")
+async def test_loaded_during_a_call_it_lets_that_call_pass_and_judges_the_next() -> None:
+    entered, done = trio.Event(), trio.Event()
+
+    async def body() -> str:
+        entered.set()
+        await done.wait()
+        return "done"
+
+    async with open_test_house(
+        replies=[calls(call("t")), says("a"), calls(call("t")), says("b")],
+        tools=[tool("t", body)],
+        watched=False,
+    ) as house:
+        ended: list[ev.tools.Result] = []
+        house.ctx.on(ev.tools.RESULT)(ended.append)
+        handle = await house.agent()
+        handle.agent.followup(user_message("go"))
+        await entered.wait()
+        await house.kernel.mount(invariants).ready()
+        done.set()
+        await handle.agent.when_idle()
+        await handle.agent.ask(user_message("and again"))
+        assert len(ended) == 2
+        assert seen(house) == []
+        house.ctx.emit(attrs.evolve(ended[1], exec=given("", agent=handle.agent)))
+        assert len(seen(house)) == 1
 
 
 async def test_a_stage_that_comes_twice_is_told_with_the_place_in_the_log() -> None:

@@ -7,7 +7,7 @@ Nothing here knows of files, events or encodings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import copysign, isfinite
 from typing import Final, NoReturn, TypeAlias, cast
 
@@ -101,6 +101,7 @@ def _frozen(value: object, depth: int) -> JsonValue:
     if value is None or isinstance(value, bool):
         return value
     if type(value) is FrozenDict:
+        _measure(value.values(), depth)
         return value
     if isinstance(value, str | int):  # before asking an abstract class, which takes long
         return _frozen_scalar(value)
@@ -128,12 +129,25 @@ def _frozen(value: object, depth: int) -> JsonValue:
     return _frozen_scalar(value)
 
 
+def _measure(items: Iterable[object], depth: int) -> None:
+    """Raise InvalidJson if what was frozen before is too deep for where it stands now."""
+    if depth > DEPTH_MAX:
+        raise InvalidJson("", TOO_DEEP)
+    for item in items:
+        if isinstance(item, dict):
+            _measure(cast("dict[str, object]", item).values(), depth + 1)
+        elif isinstance(item, tuple):
+            _measure(cast("tuple[object, ...]", item), depth + 1)
+
+
 def frozen_json(value: object) -> JsonValue:
     """Check and freeze `value`, in one pass. Raises InvalidJson with the path of the first fault.
 
     Refused: NaN and infinities, -0.0, integers beyond ±(2**53 - 1), lone surrogates, keys that are
     not str, sets, bytes, cycles and nesting deeper than 200. Tuples become (stay) tuples.
     """
+    if type(value) is FrozenDict:
+        return value
     try:
         return _frozen(value, 0)
     except InvalidJson as error:

@@ -37,6 +37,7 @@ def seeded(
     session = Session(header, now_ms=now_ms, units=units)
     if seed is None:
         return session
+    seed = tuple(seed)  # read once: whoever gave it may go on with it
     refuse_unreadable(seed, session=header.id)
     for place, event in enumerate(seed):
         session.adopt(event, stored=place < stored)

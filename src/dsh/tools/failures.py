@@ -7,6 +7,7 @@ here decides whether a call failed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -97,10 +98,13 @@ def _text(error: BaseException) -> str:
 def _info(error: BaseException) -> records.ToolErrorInfo | None:
     if not isinstance(error, HarnessError):
         return None
-    # A subclass written elsewhere may have skipped __init__ or overwritten the field.
-    code: object = getattr(error, "code", None)
-    name = type(error).__name__
-    return records.ToolErrorInfo(name=name, code=code if isinstance(code, str) else "INTERNAL")
+    # A subclass written elsewhere may have skipped __init__, overwritten the field, or raise there.
+    code: object = None
+    with suppress(Exception):
+        code = getattr(error, "code", None)
+    return records.ToolErrorInfo(
+        name=type(error).__name__, code=wellformed(code) if isinstance(code, str) else "INTERNAL"
+    )
 
 
 def describe(error: BaseException) -> Described:

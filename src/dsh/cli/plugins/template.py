@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
+from dsh.hooks import frozen
 
 __all__ = ["Names", "files_of"]
 
