@@ -217,3 +217,29 @@ async def test_a_direct_tool_call_has_no_initiator() -> None:
         given = CallInput(call_id="c", name="t", arguments={}, signal=ActivitySignal())
         await house.tools.execute(given)
     assert seen == [None]
+
+
+@pytest.mark.holds("L3")
+async def test_everybody_who_closes_the_boundaries_returns_when_the_last_one_is_left() -> None:
+    initiators = Initiators()
+    leave = trio.Event()
+    closed: list[int] = []
+
+    async def work() -> None:
+        with initiators.nobody():
+            await leave.wait()
+
+    async def close(number: int) -> None:
+        await initiators.aclose()
+        closed.append(number)
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(close, 1)
+            nursery.start_soon(close, 2)
+            await wait_all_tasks_blocked()
+            assert closed == []
+            leave.set()
+    assert sorted(closed) == [1, 2]

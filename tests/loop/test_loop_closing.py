@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 from attrs import frozen
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from dsh import catalog as ev
 from dsh.agent import user_message
@@ -19,8 +19,6 @@ from dsh.tools import define_tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from trio.testing import MockClock
 
     from dsh.hooks import Logged, Next, live
     from dsh.tools import Tool
@@ -249,3 +247,27 @@ async def test_an_agent_that_is_slow_to_end_is_waited_for(autojump_clock: MockCl
         "watcher leaves",
     ]
     assert await whole(store, "s")
+
+
+@pytest.mark.holds("A12", "A38")
+def test_ctrl_c_during_the_last_words_hangs_nobody_and_the_log_is_closed() -> None:
+    trail: list[str] = []
+    store = MemoryStore()
+
+    async def interrupted() -> None:
+        async with open_test_house(plugins=[leaver("first", trail)], store=store) as house:
+
+            async def struck(_agent: live.Agent) -> None:
+                raise KeyboardInterrupt
+
+            house.ctx.on_drain(struck)
+            handle = await house.agent()
+            handle.agent.inject(user_message("for later"))
+            await handle.aclose()
+            trail.append("closed")
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        trio.run(interrupted, clock=MockClock(autojump_threshold=0))
+    assert caught.value.split(KeyboardInterrupt)[1] is None
+    assert trail == ["closed", "first leaves"]
+    assert trio.run(whole, store, "s")

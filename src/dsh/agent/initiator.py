@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -74,7 +74,7 @@ class Initiators:
     def __init__(self) -> None:
         self._active: set[_Boundary] = set()
         self._closing = False
-        self._changed = trio.Event()
+        self._left: Final = trio.lowlevel.ParkingLot()
         self.disposed = False
 
     @contextmanager
@@ -100,7 +100,7 @@ class Initiators:
             yield
         finally:
             self._active.discard(boundary)
-            self._changed.set()
+            self._left.unpark_all()
             _CURRENT.reset(token)
 
     async def aclose(self) -> None:
@@ -113,7 +113,6 @@ class Initiators:
         current = _CURRENT.get()
         around = set(current.lineage()) if current is not None else set[_Boundary]()
         while self._active - around:
-            self._changed = trio.Event()
-            await self._changed.wait()
+            await self._left.park()
         self.disposed = True
         await trio.lowlevel.checkpoint()

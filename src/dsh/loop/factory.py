@@ -18,6 +18,7 @@ from dsh.agent import AgentFactory, AgentHandle, CreateAgent, ResumeAgent
 from dsh.catalog import records
 from dsh.errors import AgentClosed, AgentError, ServiceMissing, SessionExists
 from dsh.hooks import Scope, frozen, live
+from dsh.llm import describe
 from dsh.loop.agent import LoopAgent, Making
 from dsh.loop.driver import Host
 from dsh.loop.life import Life, raise_collected
@@ -100,7 +101,7 @@ class LoopFactory(AgentFactory):
         failures: list[Exception] = []
         for life in lives:
             await life.done.wait()
-            failures += life.failures
+            failures += (one for one in life.failures if one not in failures)
         raise_collected("closing the agent loop failed", failures)
 
     async def shut_down(self) -> None:
@@ -170,10 +171,19 @@ class LoopFactory(AgentFactory):
                 life.making = None
                 return handle
         except BaseException:
-            await life.roll_back()
+            await self._roll_back(life)
             raise
-        await life.roll_back()
+        await self._roll_back(life)
         raise AgentClosed(f"agent {wish.session_id!r} was not published: {life.reason}")
+
+    async def _roll_back(self, life: Life) -> None:
+        """Give back what was acquired; what fails is logged, for the maker is told the cause."""
+        await life.roll_back()
+        for failure in life.failures:
+            self._rooms.ctx.log.warning(
+                "agent %r was not made, and undoing what there was of it failed: %s",
+                life.session_id, describe(failure), exc_info=failure,
+            )  # fmt: skip
 
     def _begin(self, wish: Wish) -> Life:
         """Register the way back before anything is acquired."""
@@ -210,8 +220,7 @@ class LoopFactory(AgentFactory):
         effect = wish.owner.begin(f"agent {wish.session_id!r}", bounded=False)
 
         async def undo() -> None:
-            life.request_end(f"its owner {owner.plugin!r} was unloaded")
-            await life.done.wait()
+            await life.end(f"its owner {owner.plugin!r} was unloaded")
 
         owner = wish.owner
         effect.ready(undo=undo)

@@ -15,7 +15,7 @@ import trio
 from dsh.errors import AgentClosed, SessionNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from dsh.agent import Entry
     from dsh.hooks import live
@@ -91,6 +91,7 @@ class Life:
         await self._teardown()
 
     async def _teardown(self) -> None:
+        onward: BaseException | None = None
         with trio.CancelScope(shield=True):
             for stage in (
                 self._stop,
@@ -102,15 +103,16 @@ class Life:
                 self._leave_agents,
                 self._leave_sessions,
             ):
-                await self._guarded(stage)
+                try:
+                    await stage()
+                except Exception as error:  # noqa: BLE001 - the other stages are due all the same
+                    self.failures.append(error)
+                except BaseException as error:  # noqa: BLE001 - Ctrl-C; raised on below
+                    onward = error
         self.forget()
         self.done.set()
-
-    async def _guarded(self, stage: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await stage()
-        except Exception as error:  # noqa: BLE001 - the other stages are due all the same
-            self.failures.append(error)
+        if onward is not None:
+            raise onward
 
     async def _stop(self) -> None:
         agent, setup, self.setup = self.agent, self.setup, None
@@ -125,6 +127,7 @@ class Life:
             child.request_end(f"its parent {self.session_id!r} is closing")
         for child in children:
             await child.done.wait()
+            self.failures += child.failures
 
     async def _settle(self) -> None:
         if self.agent is not None:
