@@ -343,3 +343,36 @@ async def test_parting_and_disposing_from_inside_the_work_do_not_wait_for_it() -
             await trio.testing.wait_all_tasks_blocked()
         assert trail == ["parted", "asked"]
         assert fiber.state is FiberState.DISPOSED
+
+
+@pytest.mark.holds("KN40")
+def test_ctrl_c_in_the_task_of_a_plugin_unloads_everything_in_order_and_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trail: list[str] = []
+
+    @plugin(name="struck")
+    async def struck(ctx: Context) -> None:
+        async def work() -> None:
+            await trio.sleep(1)
+            raise KeyboardInterrupt
+
+        ctx.spawn(work, label="work")
+        ctx.effect(lambda: lambda: trail.append("struck"), label="own")
+
+    async def main() -> None:
+        async with open_kernel() as kernel:
+            for each in (quiet("before", trail), struck, worker("after", trail, at_once)):
+                await kernel.mount(each).ready()
+            try:
+                await trio.sleep(100)
+            finally:
+                trail.append(f"left after {trio.current_time():g} s")
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        trio.run(main, clock=clock)
+    assert caught.value.split(KeyboardInterrupt)[1] is None
+    assert trail == ["left after 1 s", "after ends its work", "after", "struck", "before"]
+    assert clock.current_time() == 1.0
+    assert caplog.records == []

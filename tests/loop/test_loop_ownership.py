@@ -234,68 +234,6 @@ async def test_every_stage_of_the_end_runs_though_one_before_it_failed() -> None
         assert again.agent.turn == 1
 
 
-@pytest.mark.holds("A12", "A17")
-@pytest.mark.parametrize("how", ["handle", "owner", "loop"])
-async def test_what_fails_as_a_sub_agent_ends_is_told_to_whoever_ends_its_parent(
-    how: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = MemoryStore()
-    async with open_test_house(store=store) as house:
-
-        @plugin(name="owner")
-        async def owner(ctx: Context) -> None:
-            owners.append(ctx)
-
-        owners: list[Context] = []
-        fiber = house.kernel.mount(owner)
-        await fiber.ready()
-        parent = await house.agent("parent", owner=owners[0])
-        child = await house.agent("child", parent=parent.agent)
-        for handle in (parent, child):
-            handle.agent.inject(user_message("unwritten"))
-        store.failing = OSError("disk full")
-        told: list[str] = []
-        if how == "handle":
-            with pytest.raises(ExceptionGroup, match="closing agent 'parent' failed") as caught:
-                await parent.aclose()
-            told += map(str, caught.value.exceptions)
-        else:
-            await (fiber if how == "owner" else house.loop).dispose()
-            (record,) = [r for r in caplog.records if r.name != "dsh.session"]
-            assert record.exc_info is not None
-            group = record.exc_info[1]
-            assert isinstance(group, ExceptionGroup)
-            told += map(str, group.exceptions)
-        assert len(told) == 2
-        assert all("disk full" in text for text in told)
-        store.failing = None
-    assert house.agents.live() == ()
-
-
-@pytest.mark.holds("A4")
-async def test_what_fails_as_a_making_is_undone_is_logged_and_the_cause_is_raised(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    store = MemoryStore()
-
-    async with open_test_house(store=store) as house:
-
-        @house.ctx.on(ev.agent.CREATED)
-        def veto(notice: ev.agent.Created) -> None:
-            notice.agent.inject(user_message("unwritten"))
-            store.failing = OSError("disk full")
-            raise LookupError("no key")
-
-        with pytest.raises(LookupError, match="no key"):
-            await house.agent()
-        store.failing = None
-        lines = [record.getMessage() for record in caplog.records]
-        assert any("agent 's' was not made" in line and "disk full" in line for line in lines), (
-            lines
-        )
-        assert nothing_is_left(house)
-
-
 @pytest.mark.holds("A10", "SL13", "SL18", "SL19", "AI05")
 async def test_unloading_the_loop_ends_every_agent_and_every_making() -> None:
     async with open_test_house(replies=[stalls(), stalls()]) as house:

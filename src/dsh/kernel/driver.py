@@ -45,13 +45,15 @@ async def _drive(fiber: Fiber) -> None:
     frame = Held(fiber)
     push(frame)
     try:
-        while fiber.state is not FiberState.DISPOSED:
-            await fiber.woken.wait()
-            fiber.woken = trio.Event()
-            while await _reconcile(fiber):
-                pass
-            if not fiber.woken.is_set():
-                _rest(fiber)
+        # Shielded: when Ctrl-C strikes another task, what was loaded is unloaded all the same.
+        with trio.CancelScope(shield=True):
+            while fiber.state is not FiberState.DISPOSED:
+                await fiber.woken.wait()
+                fiber.woken = trio.Event()
+                while await _reconcile(fiber):
+                    pass
+                if not fiber.woken.is_set():
+                    _rest(fiber)
     finally:
         pop(frame)
         _rest(fiber)

@@ -218,7 +218,7 @@ async def open_kernel(
     async with trio.open_nursery() as outer:
         # Its own shielded task: an outer cancellation must not reach fibers before their unwinding.
         gone = trio.Event()
-        nursery: trio.Nursery = await outer.start(_keep_nursery, gone)
+        nursery: trio.Nursery = await outer.start(_keep_nursery, outer, gone)
         kernel = _make(nursery, clock or SystemClock(), teardown_timeout)
         blame = Blame(kernel.shared)
         with watched(blame, _report_blocking):
@@ -239,13 +239,20 @@ async def open_kernel(
 
 
 async def _keep_nursery(
-    gone: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED
+    outer: trio.Nursery,
+    gone: trio.Event,
+    *,
+    task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED,
 ) -> None:
+    """Hold the tasks of all plugins. When Ctrl-C strikes one of them, the block is left."""
     try:
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 task_status.started(nursery)
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    outer.cancel_scope.cancel()
     finally:
         gone.set()
 

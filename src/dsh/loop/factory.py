@@ -195,8 +195,10 @@ class LoopFactory(AgentFactory):
                 "(`agents.get`), or choose another id"
             )
         parent = self._life_of(wish.parent)
-        if parent is not None and parent.ending:
-            raise AgentClosed(f"agent {parent.session_id!r} is closing and takes no sub-agents")
+        if wish.parent is not None and (parent is None or parent.ending):
+            raise AgentClosed(
+                f"agent {wish.parent.id!r} is closing, or gone, and takes no sub-agents"
+            )
         life = Life(wish.session_id, wish.parent, self._host)
         retire = self._own(wish, life)
 

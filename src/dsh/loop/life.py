@@ -99,6 +99,7 @@ class Life:
                 self._settle,
                 self._last_words,
                 self._close_log,
+                self._leave_no_trace,
                 self._unwind,
                 self._leave_agents,
                 self._leave_sessions,
@@ -138,16 +139,18 @@ class Life:
             await self.ctx.drain(self.agent)
 
     async def _close_log(self) -> None:
-        written = self.write is not None and self.write.next_seq > 0
         try:
             if self.session is not None:
                 await self.session.writer.aclose()
         finally:
             if self.write is not None:
                 await self.write.aclose()
-            if written and self.store is not None:
-                with suppress(SessionNotFound):
-                    await self.store.remove(self.session_id)
+
+    async def _leave_no_trace(self) -> None:
+        """Of a failed creation; also of what was logged while it was announced."""
+        if self.store is not None and self.write is not None and self.write.next_seq > 0:
+            with suppress(SessionNotFound):
+                await self.store.remove(self.session_id)
 
     async def _unwind(self) -> None:
         if self.ctx is not None:
