@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from dsh import catalog as ev
@@ -42,7 +44,8 @@ async def test_what_fails_as_a_sub_agent_ends_is_told_to_whoever_ends_its_parent
             assert record.exc_info is not None
             group = record.exc_info[1]
             assert isinstance(group, ExceptionGroup)
-            told += map(str, group.exceptions)
+            several = cast("ExceptionGroup[Exception]", group)
+            told += map(str, several.exceptions)
         assert len(told) == 2
         assert all("disk full" in text for text in told)
         store.failing = None
