@@ -127,7 +127,7 @@ def _become_active(fiber: Fiber) -> None:
 
 async def _unload(fiber: Fiber) -> None:
     fiber.move(FiberState.UNLOADING)
-    if fiber.parent is None:
+    if fiber.parent is None:  # The kernel ends; until its work has, nobody else may unload.
         shared = fiber.shared
         await end_work(shared, [end.owner for end in shared.shutdowns])
         shared.closing = True
