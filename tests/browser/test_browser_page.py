@@ -302,6 +302,31 @@ async def test_a_narrow_window_has_no_sideways_scroll_and_details_as_a_sheet(
     assert cast("int", await page.value("strip.clientHeight")) > 50
 
 
+@pytest.mark.parametrize("height", [480, 700, 900])
+async def test_at_420_pixels_the_chosen_row_stands_above_its_details(
+    browser: Browser, written: Written, height: int
+) -> None:
+    page = await browser.page(width=420, height=height)
+    await page.open(written(long_log(300)))
+    under = """(() => {
+        const row = document.querySelector(".row[aria-selected=true]").getBoundingClientRect();
+        const list = ledger.getBoundingClientRect();
+        const above = row.top >= list.top && row.bottom <= inspector.offsetTop;
+        return above ? "" : `${list.top} ${row.top} ${row.bottom} ${inspector.offsetTop}`;
+    })()"""
+    place = "document.querySelectorAll('.row')[13].id"
+    last = await page.value(place)
+    await page.value("ledger.scrollTop = 150")
+    await page.click(f"#{last} .about")
+    assert await page.value("getComputedStyle(inspector).visibility") == "visible"
+    assert await page.value(under) == ""
+    for key in ("j", "j", "j", "j", "G", "k", "g", "]", "]"):
+        await page.key(key)
+        assert await page.value(under) == "", key
+    await page.key("Escape")
+    assert await page.value("ledger.style.paddingBottom") == ""
+
+
 async def test_without_scripts_the_story_is_there_as_text(
     browser: Browser, written: Written
 ) -> None:

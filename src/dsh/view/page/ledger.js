@@ -125,15 +125,28 @@ export function toEnd() {
   paint();
 }
 
-/** Bring a listed row into sight. */
-function reveal(index) {
+/** Where the details are a sheet over the list: know how much of the list lies behind it. */
+export function coverList() {
+  const box = byId("ledger");
+  const sheet = byId("inspector");
+  const { top } = box.getBoundingClientRect();
+  document.body.style.setProperty("--list-top", top + "px");
+  const open = document.body.dataset.sheet === "open" && getComputedStyle(sheet).position === "fixed";
+  // The sheet moves in; where it will stand is known before.
+  box.style.paddingBottom = open ? Math.max(top + box.offsetHeight - sheet.offsetTop + 4, 0) + "px" : "";
+}
+
+/** Bring a listed row into sight, and not behind the sheet. */
+export function reveal(index) {
   const place = places.get(index);
   if (place === undefined) return;
   const box = byId("ledger");
   const top = place * HEIGHT;
-  if (top < box.scrollTop + HEIGHT) box.scrollTop = Math.max(top - box.clientHeight / 3, 0);
-  else if (top + HEIGHT > box.scrollTop + box.clientHeight - HEIGHT)
-    box.scrollTop = top - (box.clientHeight * 2) / 3;
+  const height = box.clientHeight - (parseFloat(box.style.paddingBottom) || 0);
+  const edge = height < 4 * HEIGHT ? 0 : HEIGHT;
+  if (top < box.scrollTop + edge) box.scrollTop = Math.max(top - height / 3, 0);
+  else if (top + HEIGHT > box.scrollTop + height - edge)
+    box.scrollTop = Math.min(top - (height * 2) / 3 + HEIGHT, top);
 }
 
 /** Choose a row, listed or not; null chooses none. */

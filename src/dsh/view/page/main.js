@@ -5,7 +5,7 @@ import { byId, el, seconds } from "./text.js";
 import { drawHead } from "./head.js";
 import { axis, layOut } from "./timeline.js";
 import { chosen, GROUPS, matches, ONLY, searchFor } from "./filter.js";
-import { atEnd, ledger, list, paint, placeNow, select, toEnd } from "./ledger.js";
+import { atEnd, coverList, ledger, list, paint, placeNow, reveal, select, toEnd } from "./ledger.js";
 import { listenStrip } from "./pointer.js";
 import { drawStrip, setMode, takeColours } from "./strip.js";
 import { inspector, show, TABS } from "./inspector.js";
@@ -124,14 +124,21 @@ function readPlace() {
     inspector.tab = link.tab ?? "said";
     pick(link.row);
     show(link.row, { tab: inspector.tab, versus: link.versus });
-    document.body.dataset.sheet = "open";
+    openSheet();
   }
   listening = true;
+}
+
+function openSheet() {
+  document.body.dataset.sheet = "open";
+  coverList();
+  reveal(ledger.selected);
 }
 
 function closeSheet() {
   if (document.body.dataset.sheet === "open") {
     delete document.body.dataset.sheet;
+    coverList();
     byId("ledger").focus();
   } else if (byId("inspector").contains(document.activeElement) || document.activeElement === byId("search"))
     byId("ledger").focus();
@@ -160,7 +167,7 @@ function stepAfter(by) {
 
 function openTab(tab) {
   show(ledger.selected, { tab, versus: inspector.versus });
-  document.body.dataset.sheet = "open";
+  openSheet();
 }
 
 const ACTIONS = {
@@ -175,7 +182,7 @@ const ACTIONS = {
   e: () => errorAfter(1),
   E: () => errorAfter(-1),
   Enter: () => {
-    document.body.dataset.sheet = "open";
+    openSheet();
     byId("pane").focus();
   },
   d: () => openTab("saw"),
@@ -253,7 +260,7 @@ function listen() {
     const row = event.target.closest(".row");
     if (!row) return;
     select(Number(row.dataset.index));
-    document.body.dataset.sheet = "open";
+    openSheet();
     byId("ledger").focus({ preventScroll: true });
   });
   byId("search").addEventListener("input", (event) => search(event.target.value));
@@ -274,7 +281,7 @@ function listen() {
   listenStrip({
     onpick: (index) => {
       pick(index);
-      document.body.dataset.sheet = "open";
+      openSheet();
     },
     onrange: setRange,
     onview: () => {
@@ -285,6 +292,7 @@ function listen() {
   listenKeys(ACTIONS);
   window.addEventListener("hashchange", readPlace);
   new ResizeObserver(() => {
+    coverList();
     drawStrip();
     paint();
   }).observe(byId("ledger"));
