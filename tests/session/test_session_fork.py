@@ -138,6 +138,40 @@ def test_every_other_place_is_refused() -> None:
     assert refusal(LogWriting(), 0) == "INVALID_BOUNDARY"
 
 
+@pytest.mark.holds("I8")
+def test_the_end_of_a_step_will_do_when_that_is_asked_for() -> None:
+    log = LogWriting()
+    log.whole_turn("one")
+    log.turn_start()
+    ends: list[int] = []
+    for prompt in ("two", "three"):
+        log.step_start()
+        log.user(prompt)
+        log.reply(calls=("c1",))
+        log.result("c1", sources=(log.call("c1"),))
+        ends.append(log.step_end())
+    log.turn_end()
+    events, header_of = log.session.events, log.session.header
+    fork = forked(header_of, events, child_id="child", created_at=9, boundary=ends[0], inside=True)
+    child = StoredLog(header=fork.header, events=fork.events(9))
+    assert verify(child) == ()
+    assert fork.header.seed_length == ends[0] + 1
+    assert lines(child.events)[: ends[0] + 1] == lines(events)[: ends[0] + 1]
+    stopped = records.AbortedTurnEnd(reason=records.UserCause())
+    assert [one.data for one in child.events[ends[0] + 1 :]] == [
+        ev.session.EndSeed(inherited=True),
+        ev.turn.End(turn=2, reason=stopped),
+    ]
+    assert {one.time for one in child.events[ends[0] :]} == {events[ends[0]].time}
+    assert closed_boundary(child.events) == len(child.events) - 1
+    inside = [one.seq for one in events if isinstance(one.data, ev.assistant.Message)]
+    with pytest.raises(SessionError, match="a turn is open there"):
+        forked(header_of, events, child_id="c", created_at=9, boundary=inside[-1], inside=True)
+    end = next(one.seq for one in events if isinstance(one.data, ev.turn.End))
+    whole = forked(header_of, events, child_id="c", created_at=9, boundary=end, inside=True)
+    assert (whole.cut, len(whole.events(9))) == (None, end + 2)
+
+
 @pytest.mark.holds("SF08")
 def test_a_source_that_does_not_hold_together_is_refused() -> None:
     log = LogWriting()

@@ -54,13 +54,21 @@ async def fork_log(
     child_id: str,
     now_ms: int,
     boundary: int | None = None,
+    inside: bool = False,
 ) -> Fork:
     """Store a child of `log` (read from seq 0), which may be somebody's open session.
 
     The child appears complete and synced, or not at all; a kill in between leaves nothing that a
     reader sees. Raises what `dsh.session.forked` raises, SessionExists, SessionBusy, StorageFailed.
     """
-    fork = forked(log.header, log.events, child_id=child_id, created_at=now_ms, boundary=boundary)
+    fork = forked(
+        log.header,
+        log.events,
+        child_id=child_id,
+        created_at=now_ms,
+        boundary=boundary,
+        inside=inside,
+    )
     await _stored(store, fork.header, fork.events(now_ms))
     return fork
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dsh.catalog import session as session_events
-from dsh.catalog import turn
-from dsh.catalog.records import SessionHeader
+from dsh.catalog import step, turn
+from dsh.catalog.records import AbortedTurnEnd, SessionHeader, UserCause
 from dsh.errors import SessionError
 from dsh.hooks import frozen
 from dsh.session.surface import Surface, SurfaceFault
@@ -27,11 +27,12 @@ __all__ = ["Fork", "closed_boundary", "forked", "needs_mark"]
 class Fork:
     """A child that does not exist yet: its header, and the events it takes over from its parent.
 
-    `boundary` is the seq of the last of them, -1 for none.
+    `cut` is the number of the turn that is open after the last of them, None if none is.
     """
 
     header: SessionHeader
     seed: tuple[StoredEvent, ...]
+    cut: int | None = None
 
     @property
     def boundary(self) -> int:
@@ -39,19 +40,22 @@ class Fork:
         return len(self.seed) - 1
 
     def events(self, time: int) -> tuple[StoredEvent, ...]:
-        """The child's whole log at its birth: the seed, and the mark that ends it."""
-        if not needs_mark(self.seed, inherited=True):
-            return self.seed
-        token = session_events.END_SEED
-        mark = StoredEvent(
-            token.name,
-            len(self.seed),
-            time,
-            session_events.EndSeed(inherited=True),
-            v=token.version,
-            ignorable=token.ignorable,
-        )
-        return (*self.seed, mark)
+        """The child's whole log at its birth: the seed, the mark that ends it, the turn's end."""
+        events = self.seed
+        if self.cut is not None:
+            time = events[-1].time  # the turn took no longer than its seed
+        if needs_mark(self.seed, inherited=True):
+            events = (*events, _born(session_events.EndSeed(inherited=True), len(events), time))
+        if self.cut is not None:
+            end = turn.End(turn=self.cut, reason=AbortedTurnEnd(reason=UserCause()))
+            events = (*events, _born(end, len(events), time))
+        return events
+
+
+def _born(payload: session_events.EndSeed | turn.End, seq: int, time: int) -> StoredEvent:
+    """An event that the child has of its own."""
+    token = payload.TOKEN
+    return StoredEvent(token.name, seq, time, payload, v=token.version, ignorable=token.ignorable)
 
 
 def needs_mark(seed: Sequence[StoredEvent], *, inherited: bool) -> bool:
@@ -86,17 +90,22 @@ def forked(
     child_id: str,
     created_at: int,
     boundary: int | None = None,
+    inside: bool = False,
 ) -> Fork:
     """The child that begins with `events` up to `boundary`, included.
 
     `boundary` is the seq of an event after which no turn is open; None takes the newest such one.
-    The child has its parent's workspace and preset, and names it. Raises SessionError, code
+    `inside`: it may also be the end of a step; the child then ends that turn as stopped by the
+    user. The child has its parent's workspace and preset, and names it. Raises SessionError, code
     INVALID_BOUNDARY for a seq that the log has not, OPEN_TURN inside a turn, SOURCE_DAMAGED for a
     log whose seqs or surface do not hold together; SessionUnreadable for an event that must be
     known and is not. Nothing exists then.
     """
-    cut = closed_boundary(events) if boundary is None else _checked(parent.id, events, boundary)
-    seed = tuple(events[: cut + 1])
+    if boundary is None:
+        last = closed_boundary(events)
+    else:
+        last = _checked(parent.id, events, boundary, inside=inside)
+    seed = tuple(events[: last + 1])
     refuse_unreadable(seed, session=parent.id)
     _refuse_damaged(parent.id, seed)
     header = SessionHeader(
@@ -108,16 +117,21 @@ def forked(
         seed_length=len(seed),
         agent_preset=parent.agent_preset,
     )
-    return Fork(header=header, seed=seed)
+    end = seed[-1].data if inside and seed else None
+    return Fork(header=header, seed=seed, cut=end.turn if isinstance(end, step.End) else None)
 
 
-def _checked(parent_id: str, events: Sequence[StoredEvent], boundary: object) -> int:
+def _checked(
+    parent_id: str, events: Sequence[StoredEvent], boundary: object, *, inside: bool
+) -> int:
     if type(boundary) is not int or not 0 <= boundary < len(events):
         has = f"seq 0 to {len(events) - 1}" if events else "no event"
         raise SessionError(
             f"session {parent_id!r} cannot be forked at {boundary!r}: it has {has}",
             code="INVALID_BOUNDARY",
         )
+    if inside and isinstance(events[boundary].data, step.End):
+        return boundary
     last = closed_boundary(events[: boundary + 1])
     if last != boundary:
         hint = f"; the newest boundary before it is {last}" if last >= 0 else ""
