@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dsh.cli.grammar.arguments import RunOptions, SessionsOptions, read_arguments
+from dsh.cli.grammar.arguments import RunOptions, read_arguments
+from dsh.cli.grammar.sessions import SessionsOptions
 from dsh.errors import UsageError
 
 
@@ -35,19 +36,27 @@ def test_every_option_of_run_is_read() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["rnu"], "invalid choice: 'rnu'"),
+        (["rnu"], "no command 'rnu'; did you mean 'run'? There are: run, chat,"),
+        (["sessions", "lst"], "no action 'lst'; did you mean 'list'? There are: list, show,"),
+        (["plugin", "nwe", "x"], "did you mean 'new'? There is: new. See: dsh plugin --help"),
+        (["completion", "bsh"], "shell takes bash, zsh, fish, not 'bsh'; did you mean 'bash'?"),
         (
             ["run", "--sesion", "p"],
             "unknown option '--sesion'; did you mean '--session'? See: dsh run",
         ),
         (["run", "fix", "it"], "'it' comes after the prompt"),
-        (["sessions", "list", "--al"], "unknown option '--al'. See: dsh sessions --help"),
+        (["sessions", "list", "--al"], "did you mean '--all'? See: dsh sessions list --help"),
+        (["doctor", "--onlin"], "did you mean '--online'? See: dsh doctor --help"),
+        (["--verison"], "unknown option '--verison'; did you mean '--version'? See: dsh --help"),
+        (["chat", "fix", "it"], "'it' comes after the prompt"),
+        (["sessions", "list", "foo"], "nothing takes 'foo'. See: dsh sessions list --help"),
+        (["sessions", "show", "--turn", "x"], "--turn takes a whole number, not 'x'. See: dsh"),
         (["run", "--session", "a", "--resume", "b", "p"], "not allowed with argument --session"),
         (["run"], "what should it do?"),
-        (["run", "--color", "blue", "p"], "invalid choice: 'blue'"),
+        (["run", "--color", "blue", "p"], "--color takes auto, always, never, not 'blue'."),
         (["--debug"], "unknown option '--debug'. See: dsh --help"),
-        (["sessions"], "ACTION"),
-        (["sessions", "show"], "SESSION"),
+        (["sessions"], "sessions needs ACTION: list, show, messages, verify, fork, replay,"),
+        (["sessions", "rm"], "sessions rm needs SESSION: an id, the beginning of one, or `last`."),
         (["run", "--prov", "x", "p"], "unknown option '--prov'"),
     ],
 )
@@ -78,3 +87,9 @@ def test_the_options_of_sessions_are_read() -> None:
     options = read_arguments(["sessions", "messages", "s7", "--step", "1.2"])
     assert isinstance(options, SessionsOptions)
     assert (options.action, options.session, options.step) == ("messages", "s7", "1.2")
+    options = read_arguments(["sessions", "fork", "s7", "--turn", "2.3"])
+    assert isinstance(options, SessionsOptions)
+    assert (options.session, options.until) == ("s7", "2.3")
+    options = read_arguments(["sessions", "show", "--format", "md"])
+    assert isinstance(options, SessionsOptions)
+    assert (options.session, options.form) == ("last", "md")

@@ -13,7 +13,8 @@ from dsh.cli.screen.outlet import Outlet
 from dsh.cli.screen.outputs import Screen
 from dsh.cli.screen.progress import Progress
 from dsh.cli.sessions.looking import Found
-from dsh.cli.sessions.requests import request_at, steps_of
+from dsh.cli.sessions.positions import steps_of
+from dsh.cli.sessions.requests import request_at
 from dsh.cli.sessions.story import size_in_words, story
 from dsh.errors import UsageError
 from dsh.hooks import Logged

@@ -123,7 +123,8 @@ async def test_words_with_a_slash(cli: CommandLine) -> None:
             await person.sends("/tools")
             await person.sees("bash   ")
             await person.sends("/permissions")
-            await person.sees('"decision": "allow"')
+            await person.sees("allow  bash                             --allow")
+            await person.sees("ask    everything else")
             await person.sends("/plugins")
             await person.sees("agent-loop       active")
             await person.sends("/thinking maybe")
@@ -165,14 +166,24 @@ async def test_choosing_a_session_lists_the_damaged_one_with_its_reason(cli: Com
             await person.sends("/resume be")
             await person.sees("session beta resumed after 1 turn")
             await person.sends("/new")
+            await person.sees("begins; back to the other: /resume beta")
             await person.sees("idle · ctx ~0")
+            await person.sends("/view")
+            await person.sees("nothing has happened in this session yet")
+            await person.sends("/resume rounding")
+            await person.sees("session alpha resumed after 2 turns")
+            await person.sends("/resume")
+            await person.sees("[all (3)]")  # the list that was looked at last
+            await person.sees("Ctrl-V views")
+            await person.presses("\x1b")
+            await person.sees_no("Ctrl-V views")
             assert await quits(person) == 0
 
 
-@pytest.mark.holds("CL40")
-async def test_words_about_the_session_fork_name_tell_and_export_it(cli: CommandLine) -> None:
+@pytest.mark.holds("CL40", "CL50")
+async def test_words_about_the_session_name_tell_and_export_it(cli: CommandLine) -> None:
     wrote = ScriptedCall(name="write_file", arguments='{"path": "n.md", "content": "one\\n"}')
-    replies = [ScriptEntry(tools=(wrote,)), ScriptEntry(text="First."), *[DONE] * 3]
+    replies = [ScriptEntry(tools=(wrote,)), ScriptEntry(text="First."), DONE]
     async with open_model_server(replies, strict=True) as server:
         here = cli.talking_to(server)
         async with talking(here, "--session", "s1", "--allow", "write_file") as person:
@@ -190,10 +201,32 @@ async def test_words_about_the_session_fork_name_tell_and_export_it(cli: Command
             await person.sees("exported s1 to")
             await person.sends("/view 1")
             await person.sees("turn 1   done")
+            assert await quits(person) == 0
+    talk = (cli.workspace / "talk.md").read_text(encoding="utf-8")
+    assert (cli.workspace / "talk.md").stat().st_mode & 0o077 == 0
+    said = ("# Session `s1`", "**Prompt**\n\n> write it", "> First.", "**Tool** `write_file n.md`")
+    assert [part for part in said if part not in talk] == []
+
+
+@pytest.mark.holds("CL40", "CL51")
+async def test_a_session_is_copied_up_to_a_turn_or_a_step_and_from_the_list(
+    cli: CommandLine,
+) -> None:
+    wrote = ScriptedCall(name="write_file", arguments='{"path": "n.md", "content": "one\\n"}')
+    replies = [ScriptEntry(tools=(wrote,)), ScriptEntry(text="First."), *[DONE] * 3]
+    async with open_model_server(replies, strict=True) as server:
+        here = cli.talking_to(server)
+        async with talking(here, "--session", "s1", "--allow", "write_file") as person:
+            await person.sends("write it")
+            await person.sees("turn 1 done")
+            await person.sends("and on")
+            await person.sees("turn 2 done")
+            await person.sends("/title The garden book")
+            await person.sees("called The garden")
             await person.sends("/fork 7")
             await person.sees("turn 7 has not ended here: its last ended turn is 2")
             await person.sends("/fork 1")
-            await person.sees("s1 is as it was; back to it: /resume s1")
+            await person.sees("is a copy of s1; back to that: /resume s1")
             await person.sends("another way")
             await person.sees("turn 2 done", times=2)
             await person.sends("/resume")
@@ -201,17 +234,21 @@ async def test_words_about_the_session_fork_name_tell_and_export_it(cli: Command
             await person.types("garden")
             await person.presses("\x16")  # Ctrl-V: only looks
             await person.sees("turn 2   done")
-            await person.types("garden")
+            await person.sees("filter: garden")  # the list comes back as it was left
             await person.presses("\x06")  # Ctrl-F: a copy of it
             await person.sees("is a copy of s1, which stays as it is")
             await person.sees("resumed after 2 turns")
+            await person.sends("/fork 1.7")
+            await person.sees("step 1.7 has not ended here: its last ended step is 2.1")
+            await person.sends("/fork 1.1")
+            await person.sees("turn 1 stopped by you")
+            await person.sends("and from here")
+            await person.sees("turn 2 done", times=4)
             assert await quits(person) == 0
-    talk = (cli.workspace / "talk.md").read_text(encoding="utf-8")
-    assert (cli.workspace / "talk.md").stat().st_mode & 0o077 == 0
-    said = ("# Session s1", "## You\n\nwrite it", "## Reply\n\nFirst.", "**`write_file n.md`**")
-    assert [part for part in said if part not in talk] == []
     bodies = [orjson.loads(request.body)["messages"] for request in server.requests]
-    assert [m["content"] for m in bodies[3] if m["role"] == "user"] == ["write it", "another way"]
+    prompts = [[m["content"] for m in body if m["role"] == "user"] for body in bodies]
+    assert prompts[3:] == [["write it", "another way"], ["write it", "and from here"]]
+    assert [m["role"] for m in bodies[4]][-4:] == ["user", "assistant", "tool", "user"]
     assert (await here.run("sessions", "verify", "--all")).code == 0
 
 

@@ -66,6 +66,31 @@ async def test_a_dumb_terminal_gets_whole_lines(cli: CommandLine, why: dict[str,
     assert "\r" not in terminal.shown.replace("\r\n", "\n")
 
 
+@pytest.mark.holds("CL30")
+async def test_the_prompt_of_plain_lines_comes_when_everything_was_said(cli: CommandLine) -> None:
+    async with open_model_server([bash("echo one"), DONE], strict=True) as server:
+        here = cli.talking_to(server).having(TERM="dumb")
+        async with at_terminal(here, "chat", "--session", "s1") as terminal:
+            await terminal.until("/help\r\n> ")
+            terminal.types("go\n")
+            await terminal.until("approve> ")
+            terminal.types("\x03")
+            await terminal.until("-- turn 1 stopped by you")
+            await terminal.until("--\r\n> ")
+            terminal.types("on\n")
+            await terminal.until("And said.")
+            await terminal.until("--\r\n> ")
+            terminal.types("/context\n")
+            await terminal.until("next request")
+            await terminal.until("\r\n> ")
+            terminal.types("\x04")
+            assert await terminal.ended() == 0
+    lines = terminal.shown.replace("^C", "").splitlines()
+    assert "approve> " in lines  # its line was ended
+    assert "> " in lines
+    assert not any(line.startswith("> saved") for line in lines)
+
+
 @pytest.mark.holds("CL31")
 async def test_what_refuses_a_conversation_is_said_before_anything_is_drawn(
     cli: CommandLine,

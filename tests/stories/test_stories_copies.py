@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 
 from dsh.llm import ScriptedCall, ScriptEntry
@@ -48,10 +49,34 @@ async def test_a_fork_goes_its_own_way(stored: CommandLine) -> None:
         assert (await here.run("run", "--resume", child, "other")).out == "else\n"
         assert (await here.run("run", "--resume", "s1", "third")).out == "three\n"
         assert (await here.run("sessions", "verify", "--all")).code == 0
+        assert (await here.run("sessions", "show", child, "--turn", "2")).code == 0
     bodies = [request.body for request in server.requests]
     assert b"first" in bodies[2]
     assert b"second" not in bodies[2]
     assert b"other" not in bodies[3]
+
+
+@pytest.mark.holds("CL51")
+async def test_a_fork_may_end_with_a_step(stored: CommandLine) -> None:
+    call = ScriptedCall(name="glob", arguments='{"pattern": "*"}')
+    looks = ScriptEntry(text="I look.", tools=(call,))
+    replies = [*says("one"), looks, looks, *says("two", "else")]
+    async with open_model_server(replies, strict=True) as server:
+        here = stored.talking_to(server)
+        await here.run("run", "--session", "s1", "first")
+        await here.run("run", "--session", "s1", "second")
+        forked = await here.run("sessions", "fork", "s1", "--turn", "2.1")
+        child = forked.out.strip()
+        assert "forked s1 after 1 turn, " in forked.err
+        assert ", up to step 2.1; go on with: " in forked.err
+        shown = (await here.run("sessions", "show", child)).out
+        assert "turn 2   stopped by you" in shown
+        assert (await here.run("run", "--resume", child, "other")).out == "else\n"
+        assert (await here.run("sessions", "verify", "--all")).code == 0
+        assert (await here.run("sessions", "replay", child)).code == 0
+    assert server.refusals == []
+    roles = [message["role"] for message in orjson.loads(server.requests[-1].body)["messages"]]
+    assert roles[-4:] == ["user", "assistant", "tool", "user"]
 
 
 @pytest.mark.holds("CL8")

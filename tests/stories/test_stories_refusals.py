@@ -83,7 +83,7 @@ async def test_an_unknown_model(cli: CommandLine) -> None:
     ("arguments", "words"),
     [
         (["--provider", "deepsek", "--model", "m"], ("'deepsek'", "did you mean 'deepseek'?")),
-        (["--provider", "other"], ("which model of 'other'?", "--model")),
+        (["--provider", "deepsek"], ("'deepsek'", "did you mean 'deepseek'?")),
         (["--profile", "headles"], ("no profile named 'headles'; did you mean 'headless'?",)),
         (["--set", "agent-loop.maxParalelToolCalls=1"], ("did you mean 'maxParallelToolCalls'?",)),
         (
@@ -198,6 +198,25 @@ async def test_headless_bash_without_allow_is_denied_and_said(cli: CommandLine) 
     assert "denied bash by permissions: " in ran.err
     assert "--allow bash" in ran.err
     assert not (cli.workspace / "made").exists()
+
+
+@pytest.mark.holds("CL4")
+async def test_an_allowed_tool_that_is_none_is_said(cli: CommandLine) -> None:
+    async with open_model_server([HELLO], strict=True) as server:
+        allowed = ("--allow", "bsh:make *", "--allow", "mcp_*", "--allow", "bash")
+        ran = await cli.talking_to(server).run("run", *allowed, "hi")
+    assert (ran.code, ran.out) == (0, "hello\n")
+    warning = "warning: --allow bsh:make *: there is no tool 'bsh'; did you mean 'bash'?\n"
+    assert warning in ran.err
+    assert ran.err.count("warning: --allow") == 1
+
+
+@pytest.mark.holds("CL10")
+async def test_a_provider_of_the_settings_needs_a_model(cli: CommandLine) -> None:
+    rows = "- {name: openai-chat, config: {providers: {local: {baseUrl: 'http://127.0.0.1:9'}}}}\n"
+    (cli.home / "settings.yml").write_text(rows, encoding="utf-8")
+    ran = await cli.run("run", "--provider", "local", "hi")
+    refused(ran, "which model of 'local'?", "--model", code=2)
 
 
 @pytest.mark.holds("CL10")

@@ -110,6 +110,34 @@ async def test_sessions_are_listed_shown_and_verified(cli: CommandLine) -> None:
         assert word in shown.out
     verified = await here.run("sessions", "verify", "last")
     assert verified.out.startswith("ok s1: ")
+    (row,) = (await here.run("sessions", "list")).lines
+    assert row.startswith("s1   ")
+    assert row.endswith("   1 turn     done             the question")
+    assert (await here.run("sessions", "list", "--ids")).out == "s1\n"
+
+
+@pytest.mark.holds("CL8", "CL50")
+async def test_a_session_is_shown_as_markdown_and_what_is_not_there_is_refused(
+    cli: CommandLine,
+) -> None:
+    async with open_model_server(says("<img src=x>", "**two**")) as server:
+        here = cli.talking_to(server)
+        await here.run("run", "--session", "s1", "the garden question")
+        await here.run("run", "--session", "s1", "and the next")
+    shown = await here.run("sessions", "show", "--format", "md")
+    assert shown.code == 0
+    assert shown.out.startswith("# Session `s1`\n\n- title: `the garden question`\n")
+    assert "**Reply**\n\n```markdown\n<img src=x>\n```\n" in shown.out
+    assert "**Reply**\n\n> **two**\n\n*Turn 2:* `done`\n" in shown.out
+    second = await here.run("sessions", "show", "garden", "--format", "md", "--turn", "2")
+    assert second.out.startswith("\n## Turn 2\n")
+    show = ("sessions", "show", "s1")
+    refused(await here.run(*show, "--turn", "9"), "has no turn 9; its last one is 2", code=2)
+    refused(await here.run(*show, "--step", "2.9"), "has no step 2.9; its last one is 2.1", code=2)
+    refused(await here.run(*show, "--format", "md", "--turn", "9"), "has no turn 9", code=2)
+    wrong = await here.run(*show, "--format", "md", "--grep", "x")
+    refused(wrong, "--format md tells whole turns; leave out --grep", code=2)
+    refused(await here.run("sessions", "rm", "garden"), "no session 'garden' is stored", code=2)
 
 
 @pytest.mark.holds("CL8")

@@ -27,7 +27,7 @@ from dsh.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dsh.cli.grammar.arguments import SessionsOptions
+    from dsh.cli.grammar.sessions import SessionsOptions
 
 __all__ = ["run_command"]
 

@@ -27,7 +27,7 @@ ZSH_BEGIN: Final = "#compdef dsh\nautoload -U +X bashcompinit && bashcompinit\n"
 #: The file is the body of a function that is loaded by the first Tab, which wants an answer, too.
 ZSH_END: Final = 'if [ "$funcstack[1]" = "_dsh" ]; then _bash_complete -F _dsh_words; fi\n'
 #: Ids of this machine's sessions, newest first.
-IDS: Final = "dsh sessions list --all 2>/dev/null | cut -d' ' -f1"
+IDS: Final = "dsh sessions list --all --ids 2>/dev/null"
 
 
 def completion(options: CompletionOptions) -> int:

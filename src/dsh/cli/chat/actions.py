@@ -8,6 +8,8 @@ that the views read.
 from __future__ import annotations
 
 from base64 import b64encode
+from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -33,9 +35,10 @@ from dsh.tools import TOOLS
 from dsh.wire import UnknownEvent, encode_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from dsh.cli.chat.talk import Talk
+    from dsh.hooks import JsonValue
 
 __all__ = ["COMMANDS"]
 
@@ -139,17 +142,38 @@ async def _permissions(talk: Talk, _argument: str) -> None:
     for event in reversed(events):
         owner = (event.owner or "").partition("@")[0]
         if owner == "permissions" and not isinstance(event.data, UnknownEvent):
-            stored: dict[str, object] = orjson.loads(encode_line(event))
-            rules = orjson.dumps(stored["data"], option=orjson.OPT_INDENT_2)
-            talk.front.page(inert(rules.decode()))
+            stored: dict[str, JsonValue] = orjson.loads(encode_line(event))
+            for line in _rules(stored["data"]):
+                talk.front.print(line)
             return
     talk.front.print("the rules are logged with the first request; there was none yet")
+
+
+def _rules(data: JsonValue) -> Iterator[str]:
+    """The payload of `permissions/rules` as rows: decision, tool, pattern, where it was written."""
+    if not isinstance(data, dict):
+        return
+    rules, sources = data.get("rules"), data.get("sources")
+    if not isinstance(rules, list) or not isinstance(sources, list):
+        return
+    for rule, source in zip_longest(rules, sources[: len(rules)], fillvalue=""):
+        if isinstance(rule, dict):
+            pattern = f" {rule['pattern']}" if "pattern" in rule else ""
+            what = f"{rule.get('tool')}{pattern}"
+            yield (
+                one_line(f"{rule.get('decision')}").ljust(6)
+                + f" {one_line(what):<32} {one_line(str(source))}".rstrip()
+            )
+    yield f"{one_line(str(data.get('ask'))):<6} everything else"
 
 
 async def _plugins(talk: Talk, _argument: str) -> None:
     for one in talk.harness.rows.values():
         state = one.fiber.state.name.lower()
-        talk.front.print(f"{one.row.row.id:<16} {state:<8} {one_line(one.fiber.spec.place)}")
+        path, _, line = one.fiber.spec.place.rpartition(":")
+        place = f"{'/'.join(Path(path).parts[-2:])}:{line}"
+        row = f"{one.row.row.id:<16} {state:<8} {one_line(place)}"
+        talk.front.print(clipped(row, talk.front.width))
 
 
 async def _model(talk: Talk, _argument: str) -> None:

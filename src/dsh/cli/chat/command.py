@@ -129,7 +129,12 @@ class _Chat:
         talk = Talk(harness, self._plan, wish, self._front, self._screen, COMMANDS)
         talk.listen()
         approver = Approver(
-            self._screen, self.say, self._front, shown=talk.behind.shown, other=talk.submit
+            self._screen,
+            self.say,
+            self._front,
+            shown=talk.behind.shown,
+            mine=lambda: talk.session_id,
+            other=talk.submit,
         )
         await harness.kernel.mount(terminal(approver)).ready()
         if wish.resume != PICK:
@@ -142,7 +147,7 @@ class _Chat:
             self._up = True
             try:
                 if wish.resume == PICK:
-                    wish = await self._picked(harness)
+                    wish = await self._picked(harness, talk)
                     await talk.open(wish)
                     self._greet(talk)
                 self.talk = talk
@@ -158,10 +163,10 @@ class _Chat:
         await self._front.run(talk.hands(), task_status=task_status)
         talk.leaving.set()
 
-    async def _picked(self, harness: Harness) -> RunOptions:
+    async def _picked(self, harness: Harness, talk: Talk) -> RunOptions:
         store = harness.service(PERSISTENCE)
         clock = harness.context.clock
-        picked = await pick_session(store, self._front, self._plan.cwd, clock)
+        picked = await pick_session(store, self._front, self._plan.cwd, clock, talk.marked)
         return evolve(_as_run(self._options), resume=picked)
 
     async def _talking(self, talk: Talk) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from attrs import define
+
 from dsh.hooks import frozen
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     import trio
 
-__all__ = ["Front", "Hands", "PickAction", "PickRows", "Picked", "View"]
+__all__ = ["Front", "Hands", "Marked", "PickAction", "PickRows", "Picked", "View"]
 
 
 @frozen(kw_only=True, slots=True)
@@ -69,6 +71,18 @@ class Picked:
     action: PickAction = "open"
 
 
+@define(slots=True)
+class Marked:
+    """Where a person stood in the lists when they were left: which list, its row, what filtered.
+
+    `shown` and `row` are None where nobody has chosen anything yet.
+    """
+
+    shown: int | None = None
+    row: int | None = None
+    needle: str = ""
+
+
 class Front(Protocol):
     """A place where a person sits. All methods are called in the trio thread."""
 
@@ -109,8 +123,11 @@ class Front(Protocol):
         """The next line that answers a question; None: nobody sits there."""
         ...
 
-    async def pick(self, title: str, lists: Sequence[PickRows]) -> Picked | None:
-        """Let one row be chosen. None: none of them."""
+    async def pick(self, title: str, lists: Sequence[PickRows], marked: Marked) -> Picked | None:
+        """Let one row be chosen. None: none of them.
+
+        `marked` is where to begin, and is told where the person stood at the end.
+        """
         ...
 
     def page(self, text: str) -> None:

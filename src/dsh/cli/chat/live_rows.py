@@ -103,7 +103,7 @@ def queued_rows(queued: Sequence[str], later: int, width: int) -> list[str]:
 def status_row(
     doing: Doing, gauge: Gauge, *, now: int, width: int, separator: str, stopping: bool
 ) -> str:
-    """State, context, model, session, what was spent; whole segments drop from the right."""
+    """State, context, model, session, hint, what was spent; whole segments drop from the end."""
     state = "idle"
     hint = "/help"
     if doing.open:
@@ -122,12 +122,15 @@ def status_row(
         segments.append(_context(gauge))
     segments.append(one_line(gauge.model))
     segments.append(one_line(gauge.session))
+    told = len(segments)
     if gauge.tokens:
         segments.append(f"{_short(gauge.tokens)} tokens")
     if gauge.cost is not None:
         segments.append(f"cost {gauge.cost:.2f}")
     if doing.open and now - doing.began >= LONG_MS:
         segments.append(f"turn {_span(now - doing.began)}")
+    while len(segments) > told and cells(separator.join(segments)) + cells(hint) + 2 > width:
+        segments.pop()
     while len(segments) > 1 and cells(separator.join(segments)) > width:
         segments.pop()
     shown = clipped(separator.join(segments), width)

@@ -19,13 +19,14 @@ from dsh.cli.chat.front import Picked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dsh.cli.chat.front import Hands, PickAction, PickRows, View
+    from dsh.cli.chat.front import Hands, Marked, PickAction, PickRows, View
     from dsh.cli.screen.outputs import Screen
 
 __all__ = ["PlainFront"]
 
 QUIET: Final = 0.7
 PIECE: Final = 65_536
+PROMPT: Final = "> "
 
 
 @define(slots=True, eq=False)
@@ -45,14 +46,15 @@ class PlainFront:
         self._asking: _Asking | None = None
         self._picking: _Asking | None = None
         self._hands: Hands | None = None
-        self._running = False
+        #: A prompt stands there, and its line is open.
+        self._prompted = False
         self._left = False
         self._said_since = True
         self._since = 0.0
 
     @property
     def width(self) -> int:
-        """Columns: those of the terminal at the start."""
+        """Columns, as of now."""
         return self._screen.width
 
     async def run(
@@ -61,6 +63,12 @@ class PlainFront:
         """Read lines until cancelled. What is half typed is then dropped."""
         self._hands = hands
         task_status.started()
+        try:
+            await self._read(hands)
+        finally:
+            self._end_prompt()
+
+    async def _read(self, hands: Hands) -> None:
         rest = b""
         while True:
             piece = await trio.to_thread.run_sync(os.read, 0, PIECE, abandon_on_cancel=True)
@@ -72,6 +80,7 @@ class PlainFront:
             if not piece:
                 break
         self._left = True
+        self._end_prompt()
         for one in (self._asking, self._picking):
             if one is not None:
                 one.answered.set()
@@ -79,6 +88,7 @@ class PlainFront:
         await trio.sleep_forever()
 
     def _typed(self, line: str) -> None:
+        self._prompted = False  # Enter has ended its line
         for one in (self._picking, self._asking):
             if one is not None and not one.answered.is_set():
                 if one is self._asking and monotonic() < one.since + QUIET:
@@ -92,7 +102,20 @@ class PlainFront:
     def print(self, line: str) -> None:
         """Add one finished line."""
         self._said_since = True
+        self._end_prompt()
         self._screen.out.attempt(line + "\n")
+
+    def _ask(self, prompt: str) -> None:
+        """Show a prompt, with its line left open where somebody types into it."""
+        self._end_prompt()
+        self._screen.out.attempt(prompt if self._prompts else prompt.rstrip() + "\n")
+        self._prompted = self._prompts
+
+    def _end_prompt(self) -> None:
+        """End the line of a prompt that nobody typed into."""
+        if self._prompted:
+            self._screen.out.attempt("\n")
+            self._prompted = False
 
     def page(self, text: str) -> None:
         """Show a long text, whole."""
@@ -100,9 +123,10 @@ class PlainFront:
 
     def show(self, view: View) -> None:
         """Say that it is the person's turn, once; timers and columns are for other places."""
-        if self._running and not view.running and self._prompts:
-            self._screen.out.attempt("> ")
-        self._running = view.running
+        answering = self._asking is not None or self._picking is not None
+        if self._prompts and not (view.running or answering or self._prompted or self._left):
+            self._screen.out.attempt(PROMPT)
+            self._prompted = True
 
     def notice(self, text: str) -> None:
         """Say it, in a line."""
@@ -124,7 +148,7 @@ class PlainFront:
         """The next line that was typed well after the question."""
         if self._left:
             return None
-        self._screen.out.attempt(prompt if self._prompts else prompt + "\n")
+        self._ask(prompt)
         if self._said_since:
             self._since, self._said_since = monotonic(), False
         asking = self._asking = _Asking(self._since, trio.Event())
@@ -134,8 +158,8 @@ class PlainFront:
             self._asking = None
         return asking.answer
 
-    async def pick(self, title: str, lists: Sequence[PickRows]) -> Picked | None:
-        """A numbered list, and one line with a number; `3 view`, `3 fork`."""
+    async def pick(self, title: str, lists: Sequence[PickRows], marked: Marked) -> Picked | None:
+        """A numbered list, and one line with a number; `3 view`, `3 fork`. Nothing is marked."""
         shown = next((at for at, one in enumerate(lists) if one.rows), 0)
         one = lists[shown]
         self.print(f"{title}: {one.label}")
@@ -144,8 +168,7 @@ class PlainFront:
         if not one.rows or self._left:
             self.print("(none)")
             return None
-        asks = "number (then view or fork, if wanted): "
-        self._screen.out.attempt(asks if self._prompts else asks.rstrip() + "\n")
+        self._ask("number (then view or fork, if wanted): ")
         picking = self._picking = _Asking(monotonic(), trio.Event())
         try:
             await picking.answered.wait()

@@ -10,31 +10,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from dsh import catalog as ev
 from dsh.boot import read_known
-from dsh.catalog.records import TextBlock, UserSource
 from dsh.cli.chat.front import PickRows
 from dsh.cli.screen.figures import size_in_words
 from dsh.cli.screen.inert import cells, clipped, one_line
-from dsh.cli.screen.progress import reason_in_words
 from dsh.cli.sessions.choosing import is_here
 from dsh.cli.sessions.looking import found_in
 from dsh.cli.sessions.story import story
-from dsh.errors import SessionError, UsageError
+from dsh.cli.sessions.summaries import told_of_newest
+from dsh.errors import UsageError
 from dsh.session import fork_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dsh.cli.chat.front import Front
+    from dsh.cli.chat.front import Front, Marked
+    from dsh.cli.sessions.summaries import Told
     from dsh.kernel import Clock
     from dsh.seams.persistence import SessionPersistence, SessionSummary
-    from dsh.wire import StoredLog
 
 __all__ = ["ago", "pick_session", "row_of"]
 
-#: Logs that are opened for their titles; older ones are rows with what their first line says.
-READ_MAX: Final = 60
 TITLE_CELLS: Final = 32
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
@@ -42,34 +38,31 @@ DAY: Final = 24 * HOUR
 
 
 async def pick_session(
-    store: SessionPersistence, front: Front, cwd: Path, clock: Clock
+    store: SessionPersistence, front: Front, cwd: Path, clock: Clock, marked: Marked
 ) -> str | None:
-    """Let the person choose. None: no choice. Raises UsageError for one that cannot be read."""
+    """Let the person choose. None: no choice. Raises UsageError for one that cannot be read.
+
+    The list begins with what `marked` says was shown last, and comes back as it was left when a
+    session was only looked at.
+    """
+    marked.row, marked.needle = None, ""
     stored = await store.list()
     if not stored:
         raise UsageError("no session is stored yet")
-    rows: list[str] = []
-    problems: dict[str, str] = {}
-    for at, one in enumerate(stored):
-        log: StoredLog | str | None = one.problem
-        if at < READ_MAX and one.header is not None:
-            try:
-                log = await store.read(one.id)
-            except SessionError as error:
-                log = error.message
-        if isinstance(log, str):
-            problems[one.id] = log
-        rows.append(row_of(one, log, clock.now_ms()))
+    told = await told_of_newest(store, stored)
+    now = clock.now_ms()
+    rows = [row_of(one, told.get(one.id), now) for one in stored]
     here = [at for at, one in enumerate(stored) if is_here(one, cwd)]
     lists = (
         PickRows("here", tuple(rows[at] for at in here)),
         PickRows("all", tuple(rows)),
     )
-    while (choice := await front.pick("resume", lists)) is not None:
+    while (choice := await front.pick("resume", lists, marked)) is not None:
         picked = stored[here[choice.row] if choice.shown == 0 else choice.row]
-        if picked.id in problems:
+        problem = told.get(picked.id)
+        if isinstance(problem, str):
             raise UsageError(
-                f"session {picked.id} cannot be read: {problems[picked.id]}; "
+                f"session {picked.id} cannot be read: {one_line(problem)}; "
                 f"dsh sessions salvage {picked.id} copies what can be"
             )
         if choice.action == "open":
@@ -85,31 +78,16 @@ async def pick_session(
     return None
 
 
-def row_of(one: SessionSummary, log: StoredLog | str | None, now_ms: int) -> str:
+def row_of(one: SessionSummary, told: Told | str | None, now_ms: int) -> str:
     """Title, age, turns, size, state, id; or the reason why it cannot be read."""
     age, size = ago(now_ms - one.modified_ms), size_in_words(one.bytes)
-    if isinstance(log, str):
-        return f"{one.id}   {age}   {size}   unreadable: {one_line(log)}"
-    if log is None:
+    if isinstance(told, str):
+        return f"{one.id}   {age}   {size}   unreadable: {one_line(told)}"
+    if told is None:
         return f"{one.id}   {age}   {size}"
-    title, named, turns, state = "", "", 0, "open"
-    for event in log.events:
-        match event.data:
-            case ev.user.Message(message=message) if isinstance(message.source, UserSource):
-                texts = (b.text for b in message.content if isinstance(b, TextBlock))
-                title = title or one_line(" ".join(texts))
-            case ev.session.Title(title=given):
-                named = one_line(given)
-            case ev.turn.Start():
-                turns, state = turns + 1, f"interrupted in turn {turns + 1}"
-            case ev.turn.End(reason=reason):
-                state = reason_in_words(reason)
-            case _:
-                pass
-    shown = clipped(named or title or "(nothing said)", TITLE_CELLS)
+    shown = clipped(told.title or "(nothing said)", TITLE_CELLS)
     shown += " " * (TITLE_CELLS - cells(shown))
-    count = "1 turn" if turns == 1 else f"{turns} turns"
-    return f"{shown}  {age:<12} {count:<9} {size:<7} {one_line(state)}   {one.id}"
+    return f"{shown}  {age:<12} {told.count:<9} {size:<7} {told.state}   {one.id}"
 
 
 def ago(milliseconds: int) -> str:

@@ -21,9 +21,9 @@ from dsh.cli.chat.resuming import pick_session
 from dsh.cli.screen.inert import one_line
 from dsh.cli.screen.questions import homely
 from dsh.cli.sessions.choosing import chosen
-from dsh.cli.sessions.copying import end_of_turn
 from dsh.cli.sessions.looking import found_in
 from dsh.cli.sessions.markdown import markdown
+from dsh.cli.sessions.positions import end_of, turn_named
 from dsh.cli.sessions.story import story
 from dsh.errors import UsageError
 from dsh.seams.persistence import PERSISTENCE
@@ -68,7 +68,9 @@ async def write_private(path: Path, text: str) -> None:
 
 async def _new(talk: Talk, _argument: str) -> None:
     refuse_while_running(talk, "/new")
+    before = talk.session_id
     await talk.open(evolve(talk.options, session=None, resume=None))
+    talk.front.print(f"-- session {talk.session_id} begins; back to the other: /resume {before} --")
 
 
 async def _resume(talk: Talk, argument: str) -> None:
@@ -78,7 +80,7 @@ async def _resume(talk: Talk, argument: str) -> None:
         wanted = (await chosen(store, argument, talk.plan.cwd)).id
     else:
         clock = talk.harness.context.clock
-        picked = await pick_session(store, talk.front, talk.plan.cwd, clock)
+        picked = await pick_session(store, talk.front, talk.plan.cwd, clock, talk.marked)
         if picked is None:
             return
         wanted = picked
@@ -90,13 +92,15 @@ async def _resume(talk: Talk, argument: str) -> None:
 async def _fork(talk: Talk, argument: str) -> None:
     refuse_while_running(talk, "/fork")
     log = await log_of(talk)
-    boundary = None if not argument else end_of_turn(log.events, _turn(argument))
+    boundary = None if not argument else end_of(log.events, argument)
     store = talk.harness.service(PERSISTENCE)
     child = f"s{uuid4().hex[:10]}"
     now = talk.harness.context.clock.now_ms()
-    await fork_log(store, log, child_id=child, now_ms=now, boundary=boundary)
+    inside = bool(argument)
+    await fork_log(store, log, child_id=child, now_ms=now, boundary=boundary, inside=inside)
     await talk.open(evolve(talk.options, session=None, resume=child))
-    talk.front.print(f"{log.header.id} is as it was; back to it: /resume {log.header.id}")
+    parent = log.header.id
+    talk.front.print(f"-- {child} is a copy of {parent}; back to that: /resume {parent} --")
 
 
 async def _title(talk: Talk, argument: str) -> None:
@@ -109,7 +113,7 @@ async def _title(talk: Talk, argument: str) -> None:
 
 async def _view(talk: Talk, argument: str) -> None:
     log = await log_of(talk)
-    turn = _turn(argument) if argument else None
+    turn = turn_named(argument) if argument else None
     for line in story(found_in(log), width=talk.front.width, turn=turn):
         talk.front.print(line)
 
@@ -121,21 +125,17 @@ async def _export(talk: Talk, argument: str) -> None:
     if await path.exists():
         raise UsageError(f"{path} is there already; choose another name")
     log = await log_of(talk)
-    await write_private(Path(path), "\n".join(markdown(log)) + "\n")
+    await write_private(Path(path), "\n".join(markdown(found_in(log))) + "\n")
     talk.front.print(f"exported {log.header.id} to {homely(str(path))}")
 
 
 async def log_of(talk: Talk) -> StoredLog:
     """The open session as the store has it, up to now."""
     session = open_session(talk)
+    if not session.events:
+        raise UsageError("nothing has happened in this session yet")
     await session.writer.barrier()
     return await read_known(talk.harness.service(PERSISTENCE), session.id)
-
-
-def _turn(argument: str) -> int:
-    if not argument.isdecimal():
-        raise UsageError(f"{argument!r} is no turn; write its number, as in the line at its end")
-    return int(argument)
 
 
 SESSION_WORDS: Final[Mapping[str, Callable[[Talk, str], Awaitable[None]]]] = {

@@ -16,7 +16,7 @@ import trio
 from dsh import catalog as ev
 from dsh.agent import user_message
 from dsh.catalog import records
-from dsh.cli.chat.front import Hands, View
+from dsh.cli.chat.front import Hands, Marked, View
 from dsh.cli.chat.live_rows import Gauge, activity_rows, queued_rows, status_row
 from dsh.cli.chat.transcript import Transcript
 from dsh.cli.chat.words import parsed, unknown
@@ -85,6 +85,8 @@ class Talk:
         self._serial: Final = trio.Lock()
         #: What is shown of the session waits for its log.
         self.behind: Final = BehindLog()
+        #: Which list of sessions was looked at last.
+        self.marked: Final = Marked()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -157,7 +159,7 @@ class Talk:
 
     def _tell_last_turn(self, place: Opened) -> None:
         """Tell the newest turn of a resumed log, and how many came before."""
-        events = place.session.events[: place.stored]
+        events = place.session.events  # with what closed a turn that a crash had cut
         starts = [at for at, one in enumerate(events) if isinstance(one.data, ev.turn.Start)]
         if len(starts) > 1:
             earlier = len(starts) - 1
@@ -333,7 +335,10 @@ class Talk:
             separator=self._looks.separator,
             stopping=self._stopping,
         )
-        running = self.place is not None and self.place.handle.agent.status == "running"
+        # What the turn said is shown when the log has it, which may be after the agent is idle.
+        running = doing.open or (
+            self.place is not None and self.place.handle.agent.status == "running"
+        )
         queued = bool(self._steered or self._later)
         self.front.show(View(rows=tuple(rows), status=status, running=running, queued=queued))
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding.key_processor import KeyProcessor
 
-    from dsh.cli.chat.front import Picked, PickRows
+    from dsh.cli.chat.front import Marked, Picked, PickRows
 
 __all__ = ["ChatWindow"]
 
@@ -54,6 +54,8 @@ REDRAW_SECONDS: Final = 0.05
 INPUT_ROWS: Final = 8
 WORD_ROWS: Final = 6
 NOTICE_SECONDS: Final = 4.0
+#: How long an escape may be the beginning of another key, which a slow line sends in pieces.
+ESCAPE_SECONDS: Final = 0.2
 #: How long after a question appeared a key may begin its answer, in seconds.
 QUIET: Final = 0.7
 
@@ -160,6 +162,10 @@ class ChatWindow:
 
         self._in_editor(put)
 
+    def _filter(self, needle: str) -> None:
+        self.buffer.text = needle
+        self.buffer.cursor_position = len(needle)
+
     def clear(self) -> None:
         """Empty the editor."""
 
@@ -187,16 +193,17 @@ class ChatWindow:
             self._app.invalidate()
         return asking.answer
 
-    async def pick(self, title: str, lists: Sequence[PickRows]) -> Picked | None:
-        """Let one row be chosen; the first list that has rows is shown first."""
-        first = next((at for at, one in enumerate(lists) if one.rows), 0)
-        picking = self.picking = Picking(title, lists, trio.Event(), shown=first)
+    async def pick(self, title: str, lists: Sequence[PickRows], marked: Marked) -> Picked | None:
+        """Let one row be chosen."""
+        picking = self.picking = Picking.begun(title, lists, marked)
+        self._in_editor(partial(self._filter, marked.needle))
         self._app.invalidate()
         try:
             await picking.chosen.wait()
         finally:
             self.picking = None
             self._app.invalidate()
+        picking.left(marked)
         return picking.choice
 
     # -- from the editor's thread ----------------------------------------------------------------
@@ -263,8 +270,10 @@ class ChatWindow:
 
         def chosen() -> None:
             picking.choice = choice
+            picking.needle = needle
             picking.chosen.set()
 
+        needle = self.buffer.text
         self.buffer.reset()
         self.draft_state.cleared()
         self.tell(chosen)
@@ -324,6 +333,7 @@ class ChatWindow:
             output=output,
             before_render=self._before_render,
         )
+        app.ttimeoutlen = ESCAPE_SECONDS
         app.key_processor.after_key_press += self._key_pressed
         return app
 

@@ -246,7 +246,7 @@ def _add_picking(keys: KeyBindings, window: _Window, picking: Filter) -> None:
         if one is not None:
             one.shown, one.index = 1 - one.shown, 0
 
-    @keys.add("escape", filter=picking)
+    @keys.add("escape", filter=picking, eager=True)
     def _escape(event: KeyPressEvent) -> None:
         window.choose(None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import trio
 from attrs import define
 from prompt_toolkit.output.vt100 import Vt100_Output
 from typing_extensions import override
@@ -15,9 +16,7 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import trio
-
-    from dsh.cli.chat.front import Picked, PickRows
+    from dsh.cli.chat.front import Marked, Picked, PickRows
 
 __all__ = ["Asking", "Picking", "WindowOutput"]
 
@@ -42,9 +41,28 @@ class Picking:
     title: str
     lists: Sequence[PickRows]
     chosen: trio.Event
-    shown: int = 0
+    shown: int
     index: int = 0
+    #: What filtered the list when it was left.
+    needle: str = ""
     choice: Picked | None = None
+
+    @classmethod
+    def begun(cls, title: str, lists: Sequence[PickRows], marked: Marked) -> Picking:
+        """The choosing where it was left; at first in the first list that has rows."""
+        shown = marked.shown
+        if shown is None:
+            shown = next((at for at, one in enumerate(lists) if one.rows), 0)
+        picking = cls(title, lists, trio.Event(), shown)
+        rows = [row for row, _ in picking.rows(marked.needle)]
+        picking.index = rows.index(marked.row) if marked.row in rows else 0
+        return picking
+
+    def left(self, marked: Marked) -> None:
+        """Remember where the person stood at the end."""
+        rows = self.rows(self.needle)
+        marked.shown, marked.needle = self.shown, self.needle
+        marked.row = rows[min(self.index, len(rows) - 1)][0] if rows else None
 
     def rows(self, needle: str) -> list[tuple[int, str]]:
         """The rows of the shown list that contain what was typed."""

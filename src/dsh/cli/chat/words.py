@@ -36,8 +36,8 @@ class Word:
 WORDS: Final = (
     Word("help", "", "these words, and the keys"),
     Word("new", "", "begin another session here"),
-    Word("resume", "[ID|last]", "go on with another session; alone: choose from a list"),
-    Word("fork", "[TURN]", "a copy of this session, up to the end of a turn, and go on there"),
+    Word("resume", "[ID|TITLE]", "go on with another session; alone: choose from a list"),
+    Word("fork", "[TURN[.STEP]]", "a copy of this session, up to the end of that, and go on there"),
     Word("title", "TEXT", "what the list of sessions calls this one"),
     Word("view", "[TURN]", "what happened so far, or in one turn"),
     Word("export", "FILE.md", "the conversation as Markdown"),

@@ -7,40 +7,37 @@ options. It checks the form only; whether a session, plugin or provider exists i
 from __future__ import annotations
 
 import argparse
-import re
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from dsh.boot import did_you_mean
 from dsh.cli.grammar.catalog import CatalogOptions, add_catalog, catalog_options
 from dsh.cli.grammar.chat import (
     ChatOptions,
     CompletionOptions,
     NewPluginOptions,
     add_chat,
+    add_making,
     chat_options,
     completion_options,
     new_plugin_options,
 )
 from dsh.cli.grammar.doctor import DoctorOptions, add_doctor, doctor_options
-from dsh.cli.grammar.shared import Commands, Parser, Shared, add_shared, common
-from dsh.cli.grammar.view import ViewOptions, add_telling, add_view, view_options
+from dsh.cli.grammar.sessions import SessionsOptions, add_sessions, sessions_options
+from dsh.cli.grammar.shared import Commands, Parser, Shared, add_shared, common, nearest_option
+from dsh.cli.grammar.view import ViewOptions, add_view, view_options
 from dsh.errors import UsageError
 from dsh.hooks import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "Command",
     "DoctorOptions",
     "PluginsOptions",
     "RunOptions",
-    "SessionsOptions",
     "grammar",
     "read_arguments",
 ]
-
-Action: TypeAlias = Literal["list", "show", "messages", "verify", "fork", "replay", "salvage", "rm"]
 
 ABOUT: Final = """\
 An agent that works in your directory, with plugins you can check with mypy.
@@ -73,18 +70,6 @@ EXITS: Final = """\
 exit codes: 0 completed, 1 failed turn, 2 usage or configuration, 3 blocked or out of tokens,
 130 cancelled"""
 
-SESSIONS: Final = """\
-Sessions are logs. Looking at one changes nothing, and works while another dsh writes it.
-SESSION is an id, the beginning of one, or `last`: the newest one of this directory.
-
-  dsh sessions list                     what was done here, newest first
-  dsh sessions show last                what happened, turn by turn
-  dsh sessions show last --saw          what the model was sent last, and what changed
-  dsh sessions fork last --turn 2       a new session that begins with its first two turns
-  dsh sessions replay last              the same again, without model and tools: what differs now?
-  dsh sessions salvage ID               what a damaged log still gives, as a new session
-"""
-
 
 @frozen(kw_only=True, slots=True)
 class RunOptions(Shared):
@@ -99,29 +84,6 @@ class RunOptions(Shared):
     allow: tuple[str, ...]
     yolo: bool
     verbose: bool
-
-
-@frozen(kw_only=True, slots=True)
-class SessionsOptions(Shared):
-    """`dsh sessions ACTION`. `session` is None for `list`; `step` is `TURN.STEP`.
-
-    `others` are the further sessions of `rm`, `at` a seq, `new_id` the id of the session to make.
-    The last five are of `show`: a step's request, what it is compared with, one event, a pattern.
-    """
-
-    action: Action
-    session: str | None
-    step: str | None
-    turn: int | None
-    everywhere: bool
-    others: tuple[str, ...] = ()
-    at: int | None = None
-    new_id: str | None = None
-    saw: bool = False
-    versus: str | None = None
-    seq: int | None = None
-    grep: str | None = None
-    form: str = "text"
 
 
 @frozen(kw_only=True, slots=True)
@@ -155,7 +117,7 @@ def _parser(prog: str, about: str, epilog: str | None = None) -> Parser:
     )
 
 
-def _add_run(commands: Commands) -> Parser:
+def _add_run(commands: Commands) -> None:
     parser = commands.add_parser(
         "run",
         help="run one turn and print the answer",
@@ -185,73 +147,6 @@ def _add_run(commands: Commands) -> Parser:
     parser.add_argument("--json", action="store_true", help="print session events, one a line")
     parser.add_argument("--verbose", action="store_true", help="a line per tool, also in a pipe")
     add_shared(parser)
-    return parser
-
-
-def _add_sessions(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "sessions",
-        help="list, show, verify, fork, replay, salvage, remove what was run",
-        description=SESSIONS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser(
-        "list", help="the sessions of this directory, newest first", allow_abbrev=False
-    )
-    listing.add_argument("--all", action="store_true", dest="everywhere", help="of any directory")
-    add_shared(listing)
-    show = actions.add_parser("show", help="what happened, turn by turn", allow_abbrev=False)
-    show.add_argument("session", metavar="SESSION")
-    show.add_argument("--turn", type=int, metavar="N", help="this turn only")
-    add_telling(show)
-    add_shared(show)
-    messages = actions.add_parser(
-        "messages", help="the history the model reads, one JSON message a line", allow_abbrev=False
-    )
-    messages.add_argument("session", metavar="SESSION")
-    messages.add_argument(
-        "--step",
-        metavar="TURN.STEP",
-        help="what was sent at this step (default: all, with the last reply)",
-    )
-    add_shared(messages)
-    verify = actions.add_parser(
-        "verify", help="read every event and check the log's laws", allow_abbrev=False
-    )
-    verify.add_argument("session", nargs="?", metavar="SESSION")
-    verify.add_argument("--all", action="store_true", dest="everywhere", help="every stored one")
-    add_shared(verify)
-    _add_copying(actions)
-
-
-def _add_copying(actions: Commands) -> None:
-    """The actions that make a session, or take one away."""
-    fork = actions.add_parser(
-        "fork", help="a new session that begins as this one does", allow_abbrev=False
-    )
-    fork.add_argument("session", metavar="SESSION")
-    where = fork.add_mutually_exclusive_group()
-    where.add_argument("--turn", type=int, metavar="N", help="up to the end of this turn")
-    where.add_argument("--at", type=int, metavar="SEQ", help="up to this event (default: newest)")
-    fork.add_argument("--id", dest="new_id", metavar="ID", help="of the new session")
-    add_shared(fork)
-    replay = actions.add_parser(
-        "replay", help="run it again from its log; say what differs now", allow_abbrev=False
-    )
-    replay.add_argument("session", metavar="SESSION")
-    replay.add_argument("--turn", type=int, metavar="N", help="this turn only")
-    add_shared(replay)
-    salvage = actions.add_parser(
-        "salvage", help="what a damaged log still gives, as a new session", allow_abbrev=False
-    )
-    salvage.add_argument("session", metavar="SESSION")
-    salvage.add_argument("--id", dest="new_id", metavar="ID", help="of the new session")
-    add_shared(salvage)
-    remove = actions.add_parser("rm", help="delete sessions for good", allow_abbrev=False)
-    remove.add_argument("session", nargs="+", metavar="SESSION")
-    add_shared(remove)
 
 
 def _add_looking(commands: Commands) -> None:
@@ -273,27 +168,24 @@ READERS: Final[dict[str, Callable[[dict[str, object]], Command]]] = {
     "chat": chat_options,
     "completion": completion_options,
     "plugin": new_plugin_options,
+    "sessions": sessions_options,
     "view": view_options,
 }
 
 
 def grammar() -> Parser:
     """The whole grammar, as argparse has it."""
-    return _grammar()[0]
-
-
-def _grammar() -> tuple[Parser, Parser]:
-    """The parser of `dsh`, and the one of `dsh run`."""
     parser = _parser("dsh", ABOUT, EXITS)
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    run = _add_run(commands)
+    _add_run(commands)
     add_chat(commands)
-    _add_sessions(commands)
+    add_sessions(commands)
     add_view(commands)
     _add_looking(commands)
     add_catalog(commands)
-    return parser, run
+    add_making(commands)
+    return parser
 
 
 def read_arguments(arguments: Sequence[str]) -> Command:
@@ -301,20 +193,18 @@ def read_arguments(arguments: Sequence[str]) -> Command:
 
     Raises UsageError for anything argparse refuses, and SystemExit(0) after printing help.
     """
-    parser, run = _grammar()
+    parser = grammar()
     if not arguments:
         parser.print_help()
         raise SystemExit(2)
     namespace, unknown = parser.parse_known_args(arguments)
     given = cast("dict[str, object]", vars(namespace))
     if unknown:
-        raise UsageError(_unknown(unknown[0], str(given["command"] or ""), run.format_help()))
+        raise UsageError(_unknown(parser, unknown[0], given))
     if given["command"] is None:
         parser.error("a command is missing: run, chat, sessions, view, plugins, doctor or catalog")
     match given["command"]:
-        case "sessions":
-            return _sessions(given)
-        case "chat" | "plugin" | "completion" | "view" | "catalog" as named:
+        case "sessions" | "chat" | "plugin" | "completion" | "view" | "catalog" as named:
             return READERS[cast("str", named)](given)
         case "plugins":
             order = cast("str | None", given["order"])
@@ -325,13 +215,14 @@ def read_arguments(arguments: Sequence[str]) -> Command:
             return _run(given)
 
 
-def _unknown(word: str, command: str, help_of_run: str) -> str:
+def _unknown(parser: Parser, word: str, given: Mapping[str, object]) -> str:
     """What is wrong with a word that nothing takes."""
-    if command == "run" and not word.startswith("-"):
+    path = [str(one) for one in (given["command"], given.get("action")) if one is not None]
+    if path in (["run"], ["chat"]) and not word.startswith("-"):
         return f"{word!r} comes after the prompt; put the whole prompt in quotes"
-    options = re.findall(r"--[a-z]+", help_of_run) if command == "run" else ()
-    hint = did_you_mean(word.partition("=")[0], options)
-    return f"unknown option {word!r}{hint} See: {' '.join(('dsh', *command.split()))} --help"
+    what = "unknown option" if word.startswith("-") else "nothing takes"
+    hint = nearest_option(parser, path, word.partition("=")[0])
+    return f"{what} {word!r}{hint} See: {' '.join(('dsh', *path))} --help"
 
 
 def _run(given: dict[str, object]) -> RunOptions:
@@ -352,25 +243,4 @@ def _run(given: dict[str, object]) -> RunOptions:
         allow=tuple(cast("list[str]", given["allow"])),
         yolo=given["yolo"] is True,
         verbose=given["verbose"] is True,
-    )
-
-
-def _sessions(given: dict[str, object]) -> SessionsOptions:
-    named = given.get("session")
-    first, *others = cast("list[str]", named) if isinstance(named, list) else [named]
-    return SessionsOptions(
-        **common(given),
-        action=cast("Action", given["action"]),
-        session=cast("str | None", first),
-        step=cast("str | None", given.get("step")),
-        turn=cast("int | None", given.get("turn")),
-        everywhere=given.get("everywhere") is True,
-        others=tuple(cast("list[str]", others)),
-        at=cast("int | None", given.get("at")),
-        new_id=cast("str | None", given.get("new_id")),
-        saw=given.get("saw") is True,
-        versus=cast("str | None", given.get("versus")),
-        seq=cast("int | None", given.get("seq")),
-        grep=cast("str | None", given.get("grep")),
-        form=cast("str", given.get("form") or "text"),
     )

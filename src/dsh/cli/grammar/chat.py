@@ -23,6 +23,7 @@ __all__ = [
     "NewPluginOptions",
     "Shell",
     "add_chat",
+    "add_making",
     "chat_options",
     "completion_options",
     "new_plugin_options",
@@ -104,7 +105,7 @@ def _command(commands: Commands, name: str, summary: str, about: str) -> Parser:
 
 
 def add_chat(commands: Commands) -> None:
-    """Add the three commands."""
+    """Add `dsh chat`."""
     chat = _command(commands, "chat", "talk with it in this terminal", CHAT)
     chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="what to begin with")
     chat.add_argument("--provider", metavar="NAME", help="a row under openai-chat.providers")
@@ -130,6 +131,10 @@ def add_chat(commands: Commands) -> None:
     chat.add_argument("--yolo", action="store_true", help="allow every tool call")
     chat.add_argument("--plain", action="store_true", help="whole lines, nothing is redrawn")
     add_shared(chat)
+
+
+def add_making(commands: Commands) -> None:
+    """Add `dsh plugin new` and `dsh completion`."""
     plugin = _command(commands, "plugin", "make a plugin of your own", PLUGIN)
     actions = plugin.add_subparsers(dest="action", metavar="ACTION", required=True)
     new = _command(actions, "new", "a typed plugin with a hook, a tool and tests", PLUGIN)
@@ -140,7 +145,7 @@ def add_chat(commands: Commands) -> None:
     new.add_argument(
         "--no-check", action="store_true", help="do not run mypy and the tests of what was made"
     )
-    completion = _command(commands, "completion", "a completion script", COMPLETION)
+    completion = _command(commands, "completion", "a script for your shell's Tab key", COMPLETION)
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 

@@ -7,18 +7,44 @@ and their typed values. It knows no command.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, TypedDict, cast
 
 from typing_extensions import override
 
+from dsh.boot import did_you_mean
 from dsh.errors import UsageError
 from dsh.hooks import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Color", "Commands", "Common", "Parser", "Shared", "add_shared", "common"]
+__all__ = [
+    "Color",
+    "Commands",
+    "Common",
+    "Parser",
+    "Shared",
+    "add_shared",
+    "common",
+    "nearest_option",
+    "number",
+]
+
+#: argparse's own words, as far as there is more to say.
+CHOICE: Final = re.compile(
+    r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL
+)
+MISSING: Final = re.compile(r"the following arguments are required: (.*)")
+TAKES: Final = re.compile(r"argument (\S+): (takes .*)", re.DOTALL)
+#: What may stand for a word of the grammar.
+WANTED: Final = {
+    "SESSION": "an id, the beginning of one, or `last`",
+    "EVENT": "its name, as in turn/start",
+    "NAME": "small letters, digits and dashes",
+    "shell": "bash, zsh or fish",
+}
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
@@ -40,7 +66,55 @@ class Parser(argparse.ArgumentParser):
 
     @override
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see: {self.prog} --help")
+        raise UsageError(f"{self._in_words(message)} See: {self.prog} --help")
+
+    def _in_words(self, message: str) -> str:
+        """What argparse says of a mistake, as a sentence that helps."""
+        if (choice := CHOICE.fullmatch(message)) is not None:
+            what, given, listed = choice.groups()
+            choices = [one.strip(" '") for one in listed.split(",")]
+            hint = did_you_mean(given, choices)
+            if what.isupper():
+                what = what.lower()
+                return f"no {what} {given!r}{hint} There {_are(choices)}: {', '.join(choices)}."
+            return f"{what} takes {', '.join(choices)}, not {given!r}{hint}"
+        if (missing := MISSING.fullmatch(message)) is not None:
+            names = missing[1]
+            wanted = WANTED.get(names) or ", ".join(self.below)
+            who = self.prog.removeprefix("dsh ")
+            return f"{who} needs {names}" + (f": {wanted}." if wanted else ".")
+        if (takes := TAKES.fullmatch(message)) is not None:
+            return f"{takes[1]} {takes[2]}."
+        return f"{message}."
+
+    @property
+    def below(self) -> dict[str, argparse.ArgumentParser]:
+        """The parsers of its sub-commands."""
+        # argparse has no public way to ask a parser what it knows.
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                return dict(cast("Mapping[str, argparse.ArgumentParser]", action.choices))
+        return {}
+
+
+def _are(choices: Sequence[str]) -> str:
+    return "is" if len(choices) == 1 else "are"
+
+
+def number(text: str) -> int:
+    """An argument that is a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes a whole number, not {text!r}") from None
+
+
+def nearest_option(parser: Parser, path: Sequence[str], word: str) -> str:
+    """The end of a sentence about an option that the command at `path` does not have."""
+    found: argparse.ArgumentParser = parser
+    for name in path:
+        found = found.below.get(name, found) if isinstance(found, Parser) else found
+    return did_you_mean(word, re.findall(r"--[a-z-]+", found.format_help()))
 
 
 #: What argparse calls the holder of sub-commands; it has no public name.

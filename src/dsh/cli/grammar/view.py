@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from dsh.cli.grammar.shared import Commands, Shared, add_shared, common
+from dsh.cli.grammar.shared import Commands, Shared, add_shared, common, number
 from dsh.errors import UsageError
 from dsh.hooks import frozen
 
@@ -87,9 +87,9 @@ def add_telling(show: Parser) -> None:
     show.add_argument(
         "--vs", dest="versus", metavar="TURN.STEP", help="compare with the request of this step"
     )
-    show.add_argument("--seq", type=int, metavar="N", help="this event, as it is stored")
+    show.add_argument("--seq", type=number, metavar="N", help="this event, as it is stored")
     show.add_argument("--grep", metavar="PATTERN", help="what says this, anywhere in its texts")
-    show.add_argument("--format", dest="form", choices=("text", "json"), default="text")
+    show.add_argument("--format", dest="form", choices=("text", "md", "json"), default="text")
 
 
 def view_options(given: Mapping[str, object]) -> ViewOptions:

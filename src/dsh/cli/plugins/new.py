@@ -29,6 +29,8 @@ __all__ = ["new_plugin"]
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 ROOMS: Final = ("agent-loop", "agents", "llm", "sessions", "system-prompt", "tools")
 PATIENCE: Final = 120
+#: What a check needs, as pip calls it.
+NEEDS: Final = {"mypy": "mypy", "pytest": "pytest pytest-trio"}
 TOLD: Final = {
     "pyproject.toml": "entry point, mypy preset",
     "plugin.py": "one hook: agent/pre-step, one tool, a configuration",
@@ -104,14 +106,17 @@ def _checked(place: Path, names: Names) -> bool:
     """Run what was made, as its author would. Says what was found; False: something is wrong."""
     mounts = MOUNTS.format(package=names.package, object=names.object)
     said: list[str] = []
+    missing: list[str] = []
     fine = True
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write("checking what was made: a moment\n")
     for what, module, command in (
         ("mypy clean", "mypy", ["-m", "mypy", "--no-error-summary"]),
         ("2 tests pass", "pytest", ["-m", "pytest", "-q", "-p", "no:cacheprovider"]),
         ("mounts in demo", "dsh", ["-c", mounts]),
     ):
         if find_spec(module) is None or (module == "pytest" and find_spec("pytest_trio") is None):
-            said.append(f"not checked: pip install {module}")
+            missing.append(f"{what} (pip install {NEEDS[module]})")
             continue
         ran = _ran(place, command)
         if ran is not None:
@@ -120,6 +125,8 @@ def _checked(place: Path, names: Names) -> bool:
             sys.stderr.write(ran)
         said.append(what)
     print("checked: " + " - ".join(said))
+    if missing:
+        print("not checked: " + ", ".join(missing))
     return fine
 
 

@@ -65,7 +65,8 @@ PLUGIN: Final = '''\
 
 from __future__ import annotations
 
-from attrs import field, frozen, validators
+from attrs import field, validators
+from dsh.hooks import frozen
 
 from dsh import Context, Next, catalog as ev, define_tool, plugin, required
 from dsh.hooks import live

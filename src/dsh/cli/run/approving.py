@@ -19,6 +19,7 @@ import trio
 
 from dsh import catalog as ev
 from dsh.agent import user_message
+from dsh.cli.screen.inert import one_line
 from dsh.cli.screen.questions import block_of, wrapped
 from dsh.errors import AgentError
 from dsh.hooks import frozen
@@ -185,7 +186,8 @@ def _set(fd: int, saved: _Attributes, *, on: int = 0, off: int = 0) -> None:
 class Approver:
     """Shows a question, reads lines until one answers it. `say` writes whole lines of our own.
 
-    `shown` returns when everything that came before the question can be read. `other` takes a line
+    `shown` returns when everything that came before the question can be read. `mine` is the session
+    that the person talks to; questions of others say whose they are. `other` takes a line
     that is no answer; without it, the person is told what an answer is.
     """
 
@@ -196,12 +198,14 @@ class Approver:
         lines: AnswerLines,
         *,
         shown: Callable[[], Awaitable[None]],
+        mine: Callable[[], str],
         other: Callable[[str], None] | None = None,
     ) -> None:
         self._screen: Final = screen
         self._say: Final = say
         self._lines: Final = lines
         self._shown: Final = shown
+        self._mine: Final = mine
         self._other: Final = other
 
     async def ask(
@@ -213,11 +217,23 @@ class Approver:
         if rules is not None:
             offer = rules.offer(agent, tool, question.arguments)
         await self._shown()
-        self._say(block_of(question, self._screen, offer))
+        whose = None if agent.id == self._mine() else agent.id
+        self._say(block_of(question, self._screen, offer, whose=whose))
+        outcome = await self._outcome(question, rules, offered=offer is not None)
+        if whose is not None and outcome is not None:  # its own transcript is not on this screen
+            how = "allowed once" if outcome == "allowed-once" else "denied"
+            self._say(f"  {one_line(tool)} of agent {one_line(whose)} {how} by you\n")
+        return outcome
+
+    async def _outcome(
+        self, question: ev.approval.Request, rules: SessionRules | None, *, offered: bool
+    ) -> ev.records.ApprovalOutcome | None:
+        """Read lines until one answers."""
+        agent, tool = question.agent, question.tool_name
         while (line := await self._lines.line("approve> ")) is not None:
-            reply = reply_of(line, offered=offer is not None)
+            reply = reply_of(line, offered=offered)
             if reply is None:
-                self._not_an_answer(line, offered=offer is not None)
+                self._not_an_answer(line, offered=offered)
                 continue
             match reply.word:
                 case "once":

@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from dsh import catalog as ev
-from dsh.boot import read_known, workspace
+from dsh.boot import did_you_mean, read_known, workspace
 from dsh.catalog import records
+from dsh.cli.screen.inert import one_line
 from dsh.cli.sessions.choosing import chosen
 from dsh.errors import InvariantError, LlmError, SessionNotFound, UsageError
 from dsh.hooks import frozen
 from dsh.llm import LLM
 from dsh.seams.persistence import PERSISTENCE
 from dsh.session import SESSIONS, Session
+from dsh.tools import TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dsh.agent import AgentHandle
     from dsh.boot import Harness, Plan
     from dsh.cli.grammar.arguments import RunOptions
+    from dsh.hooks import Scope
     from dsh.wire import StoredEvent
 
 __all__ = ["Opened", "opened"]
@@ -56,6 +59,20 @@ async def opened(
     UsageError, MissingCredential, SessionBusy and the store's own refusals; cancellable, and then
     there is no session (or the resumed one is as it was).
     """
+    _check(harness, options.provider)  # before it is asked which model of it
+    place = await _opened(harness, options, plan, say, named)
+    for line in _strange_tools(harness, place.handle.agent.scope, options.allow):
+        say(line)
+    return place
+
+
+async def _opened(
+    harness: Harness,
+    options: RunOptions,
+    plan: Plan,
+    say: Callable[[str], None],
+    named: Callable[[str], None],
+) -> Opened:
     if options.resume is not None:
         store = harness.service(PERSISTENCE)
         summary = await chosen(store, options.resume, plan.cwd)
@@ -130,6 +147,16 @@ def _check(harness: Harness, provider: str | None) -> None:
             harness.service(LLM).verify(provider)
         except LlmError as error:
             raise UsageError(error.message) from error
+
+
+def _strange_tools(harness: Harness, scope: Scope, allowed: Sequence[str]) -> Iterator[str]:
+    """A line for each `--allow` that names no tool there is: what it means to allow is denied."""
+    names = [tool.name for tool in harness.service(TOOLS).schemas(scope)]
+    for one in allowed:
+        tool = one.partition(":")[0]
+        if tool not in names and not any(letter in tool for letter in "*?["):
+            hint = did_you_mean(tool, names)
+            yield f"warning: --allow {one_line(one)}: there is no tool {one_line(tool)!r}{hint}\n"
 
 
 def _session(harness: Harness, session_id: str) -> Session:

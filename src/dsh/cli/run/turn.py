@@ -116,7 +116,11 @@ class TurnRun:
         if not self._options.json and self._screen.asks:
             lines = TerminalLines(self._screen, self.progress)
             approver = Approver(
-                self._screen, self.progress.say, lines, shown=self.progress.behind.shown
+                self._screen,
+                self.progress.say,
+                lines,
+                shown=self.progress.behind.shown,
+                mine=lambda: self._session_id or "",
             )
             await harness.kernel.mount(terminal(approver)).ready()
         place = await opened(harness, self._options, self._plan, self.progress.say, self._named)

@@ -1,8 +1,8 @@
 """The two outputs of a command and how they are used: who is a terminal, colours, widths.
 
 What comes in: the process's descriptors, the `--color` choice, the environment. What goes out: a
-`Screen` that the views write to. Terminals are recognised once, at the start; a view never asks
-the operating system anything.
+`Screen` that the views write to. Terminals are recognised once, at the start; how wide they are is
+asked each time, because a person may change it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,22 @@ FREE_ABOVE: Final = 10
 class Screen:
     """Standard output for data, standard error for everything else."""
 
-    def __init__(self, out: Outlet, err: Outlet, *, colored: bool, width: int) -> None:
+    def __init__(
+        self, out: Outlet, err: Outlet, *, colored: bool, width: int | None = None
+    ) -> None:
         self.out: Final = out
         self.err: Final = err
         self.colored: Final = colored
-        self.width: Final = max(width, NARROWEST)
+        self._width: Final = width
         dot = err.encodable("·", "-")
         self.separator: Final = f" {dot} "
         #: Whether somebody can be asked: questions go to standard error, answers come from input.
         self.asks: Final = err.is_terminal and _is_terminal(sys.stdin)
+
+    @property
+    def width(self) -> int:
+        """Columns, as of now; 80 where there is no terminal."""
+        return max(_width(self.err) if self._width is None else self._width, NARROWEST)
 
     def styled(self, text: str, style: Style) -> str:
         """`text` in a style, where colours are wanted; the same characters otherwise."""
@@ -84,7 +91,7 @@ def open_screen(color: Color, environ: Environ) -> Screen:
         and not environ.get("NO_COLOR")
         and (environ.get("TERM") or "dumb") != "dumb"
     )
-    return Screen(out, err, colored=colored, width=_width(err))
+    return Screen(out, err, colored=colored)
 
 
 def _own(fd: int) -> int:

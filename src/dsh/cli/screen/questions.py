@@ -28,10 +28,19 @@ INDENT: Final = 4
 MARKS: Final[Mapping[str, Style]] = {"+": "green", "-": "red"}
 
 
-def block_of(question: ev.approval.Request, screen: Screen, offer: str | None) -> str:
-    """The question: who asks, the whole call, where it would run, and what can be answered."""
+def block_of(
+    question: ev.approval.Request, screen: Screen, offer: str | None, *, whose: str | None = None
+) -> str:
+    """The question: who asks, the whole call, where it would run, and what can be answered.
+
+    `whose`: the session whose agent it is, where that is not the one the person talks to.
+    """
     place, calls = _place(question)
     asks = f"approve {one_line(question.tool_name)}?"
+    if question.total > calls:  # others wait, too
+        asks += f"  {question.position} of {question.total}"
+    if whose is not None:
+        asks += f"  for agent {one_line(whose)}"
     if calls > 1:
         asks += f"  call {place} of {calls}"
     by = question.asked_by if question.asked_by is not None else "a plugin"

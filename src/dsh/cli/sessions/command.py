@@ -17,6 +17,7 @@ from dsh.cli.screen.inert import clipped, one_line
 from dsh.cli.sessions.choosing import chosen, is_here
 from dsh.cli.sessions.looking import Looking, look
 from dsh.cli.sessions.requests import request_at
+from dsh.cli.sessions.summaries import READ_MAX, told_of_newest
 from dsh.errors import SessionError, UsageError
 from dsh.session import Problem, verify
 
@@ -24,13 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from dsh.cli.grammar.arguments import SessionsOptions
+    from dsh.cli.grammar.sessions import SessionsOptions
     from dsh.cli.screen.outputs import Screen
+    from dsh.cli.sessions.summaries import Told
     from dsh.seams.persistence import SessionPersistence, SessionSummary
 
 __all__ = ["sessions"]
 
 PIPE_WIDTH: Final = 100
+#: Columns that ids and states are aligned to, as far as they are not longer.
+ID_CELLS: Final = 24
+STATE_CELLS: Final = 14
 
 
 def sessions(options: SessionsOptions) -> int:
@@ -41,14 +46,15 @@ def sessions(options: SessionsOptions) -> int:
 async def _act(options: SessionsOptions, looking: Looking) -> int:
     store, screen = looking.store, looking.screen
     if options.action == "list":
-        await _list(store, looking.cwd, screen, everywhere=options.everywhere)
+        await _list(options, store, looking.cwd, screen)
         return 0
     if options.action == "verify" and options.everywhere:
         return await _verify_all(store, screen)
     names = () if options.session is None else (options.session, *options.others)
     if not names:
-        raise UsageError(f"dsh sessions {options.action} needs a SESSION")
-    summaries = [await chosen(store, name, looking.cwd) for name in names]
+        raise UsageError(f"dsh sessions {options.action} needs a SESSION, or --all")
+    by_title = options.action != "rm"  # what is gone is gone: ids only
+    summaries = [await chosen(store, name, looking.cwd, by_title=by_title) for name in names]
     return await _some(options, store, summaries, screen)
 
 
@@ -90,24 +96,45 @@ async def _one(
     return 0
 
 
-async def _list(store: SessionPersistence, cwd: Path, screen: Screen, *, everywhere: bool) -> None:
+async def _list(
+    options: SessionsOptions, store: SessionPersistence, cwd: Path, screen: Screen
+) -> None:
     stored = await store.list()
+    everywhere = options.everywhere
     shown = [one for one in stored if everywhere or is_here(one, cwd) or one.header is None]
+    if options.ids:
+        screen.out.text("".join(f"{one.id}\n" for one in shown))
+        return
     width = screen.width if screen.out.is_terminal else PIPE_WIDTH
+    told = await told_of_newest(store, shown)
+    longest = max((len(one.id) for one in shown), default=0)
     for one in shown:
-        screen.out.text(clipped(_summary(one, everywhere=everywhere), width) + "\n")
-    unreadable = sum(one.header is None for one in stored)
+        row = _summary(one, told.get(one.id), min(longest, ID_CELLS), everywhere=everywhere)
+        screen.out.text(clipped(row, width) + "\n")
+    unreadable = sum(one.header is None or isinstance(told.get(one.id), str) for one in shown)
     elsewhere = len(stored) - len(shown)
     tail = f", {elsewhere} of other directories (--all)" if elsewhere else ""
     tail += f", {unreadable} unreadable (dsh sessions verify ID)" if unreadable else ""
+    tail += f", titles of the newest {READ_MAX}" if len(shown) > READ_MAX else ""
     screen.say(f"{len(shown)} listed{tail}\n")
 
 
-def _summary(one: SessionSummary, *, everywhere: bool) -> str:
-    what = f"{one.id}   {moment(one.modified_ms)}   {size_in_words(one.bytes)}"
-    if one.header is None:
-        return f"{what}   unreadable: {one_line(one.problem or 'no reason given')}"
-    return f"{what}   {one_line(one.header.cwd or '(no workspace)')}" if everywhere else what
+def _summary(
+    one: SessionSummary, told: Told | str | None, id_cells: int, *, everywhere: bool
+) -> str:
+    """Id, time, size, turns, how it ended, workspace if asked for, title; or why it is none."""
+    what = f"{one.id:<{id_cells}}   {moment(one.modified_ms)}   {size_in_words(one.bytes):<7}"
+    if one.header is None or isinstance(told, str):
+        reason = told if isinstance(told, str) else one.problem or "no reason given"
+        return f"{what}   unreadable: {one_line(reason)}"
+    parts = [what]
+    if told is not None:
+        parts += [f"{told.count:<8}", f"{told.state:<{STATE_CELLS}}"]
+    if everywhere:
+        parts.append(one_line(one.header.cwd or "(no workspace)"))
+    if told is not None:
+        parts.append(told.title or "(nothing said)")
+    return "   ".join(parts).rstrip()
 
 
 async def _verify(store: SessionPersistence, summary: SessionSummary, screen: Screen) -> int:

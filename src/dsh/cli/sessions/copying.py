@@ -15,18 +15,18 @@ from dsh import catalog as ev
 from dsh.boot import learned, read_known
 from dsh.cli.screen.figures import size_in_words
 from dsh.cli.screen.inert import one_line
-from dsh.errors import UsageError
+from dsh.cli.sessions.positions import end_of
 from dsh.session import fork_log, salvage_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dsh.cli.grammar.arguments import SessionsOptions
+    from dsh.cli.grammar.sessions import SessionsOptions
     from dsh.cli.screen.outputs import Screen
     from dsh.seams.persistence import SessionPersistence, SessionSummary
     from dsh.wire import StoredEvent
 
-__all__ = ["copying", "end_of_turn"]
+__all__ = ["copying"]
 
 
 async def copying(
@@ -55,25 +55,20 @@ async def _fork(
 ) -> int:
     log = await read_known(store, summary.id)
     boundary = options.at
-    if options.turn is not None:
-        boundary = end_of_turn(log.events, options.turn)
+    if options.until is not None:
+        boundary = end_of(log.events, options.until)
     child = options.new_id if options.new_id is not None else f"s{uuid4().hex[:10]}"
-    fork = await fork_log(store, log, child_id=child, now_ms=_now_ms(), boundary=boundary)
+    inside = options.until is not None
+    fork = await fork_log(
+        store, log, child_id=child, now_ms=_now_ms(), boundary=boundary, inside=inside
+    )
     screen.out.text(f"{child}\n")
+    cut = f", up to step {options.until}" if fork.cut is not None else ""
     screen.say(
-        f"forked {summary.id} after {_turns(fork.seed)}; go on with: "
+        f"forked {summary.id} after {_turns(fork.seed)}{cut}; go on with: "
         f'dsh run --resume {child} "..."\n'
     )
     return 0
-
-
-def end_of_turn(events: Sequence[StoredEvent], turn: int) -> int:
-    """The seq at which this turn ended. Raises UsageError with the newest one that has."""
-    ended = {event.data.turn: event.seq for event in events if isinstance(event.data, ev.turn.End)}
-    if turn not in ended:
-        has = f"its last ended turn is {max(ended)}" if ended else "no turn of it has ended"
-        raise UsageError(f"turn {turn} has not ended here: {has}")
-    return ended[turn]
 
 
 async def _salvage(

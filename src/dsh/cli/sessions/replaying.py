@@ -26,7 +26,7 @@ from dsh.wire import encode_header, encode_rows
 
 if TYPE_CHECKING:
     from dsh.boot import Harness, Plan
-    from dsh.cli.grammar.arguments import SessionsOptions
+    from dsh.cli.grammar.sessions import SessionsOptions
     from dsh.cli.screen.outputs import Screen
     from dsh.seams.persistence import SessionPersistence, SessionSummary
     from dsh.wire import StoredLog

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dsh import catalog as ev
+from dsh.cli.sessions.positions import step_named, steps_of
 from dsh.errors import UsageError
 from dsh.session import derive
 
@@ -20,18 +21,7 @@ if TYPE_CHECKING:
     from dsh.hooks import History
     from dsh.wire import StoredEvent
 
-__all__ = ["request_at", "steps_of"]
-
-Step = tuple[int, int]
-
-
-def steps_of(events: Sequence[StoredEvent]) -> tuple[Step, ...]:
-    """Every step of the log as (turn, step), in order."""
-    return tuple(
-        (event.data.turn, event.data.step)
-        for event in events
-        if isinstance(event.data, ev.step.Start)
-    )
+__all__ = ["request_at"]
 
 
 def request_at(events: Sequence[StoredEvent], wanted: str | None) -> History[Message]:
@@ -48,18 +38,15 @@ def request_at(events: Sequence[StoredEvent], wanted: str | None) -> History[Mes
     return derive(events[: _cut(events, _wanted(steps, wanted))])
 
 
-def _wanted(steps: Sequence[Step], wanted: str) -> Step:
-    turn, dot, step = wanted.partition(".")
-    if not (dot and turn.isdecimal() and step.isdecimal()):
-        raise UsageError(f"--step {wanted!r}: write TURN.STEP, as in --step 1.2")
-    found = (int(turn), int(step))
+def _wanted(steps: Sequence[tuple[int, int]], wanted: str) -> tuple[int, int]:
+    found = step_named(wanted)
     if found not in steps:
         last = ".".join(str(part) for part in steps[-1])
         raise UsageError(f"the session has no step {wanted}; its last one is {last}")
     return found
 
 
-def _cut(events: Sequence[StoredEvent], step: Step) -> int:
+def _cut(events: Sequence[StoredEvent], step: tuple[int, int]) -> int:
     """How many events came before the reply of this step: those the request was made of.
 
     A step without a reply made its last request before it ended; a later replacement of the

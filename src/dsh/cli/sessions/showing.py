@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 
+from dsh import catalog as ev
 from dsh.catalog.records import ReasoningBlock, TextBlock, ToolCallBlock
 from dsh.cli.screen.inert import clipped, inert, one_line
 from dsh.cli.sessions.looking import as_far_as_readable
+from dsh.cli.sessions.markdown import markdown
+from dsh.cli.sessions.positions import step_named, steps_of
 from dsh.cli.sessions.story import WORDS, story, trajectory_of
 from dsh.errors import UsageError
 from dsh.session import message_of
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dsh.catalog.records import ContentBlock
-    from dsh.cli.grammar.arguments import SessionsOptions
+    from dsh.cli.grammar.sessions import SessionsOptions
     from dsh.cli.screen.outputs import Screen
     from dsh.cli.sessions.looking import Found
     from dsh.seams.persistence import SessionPersistence, SessionSummary
@@ -45,7 +48,9 @@ async def showing(
     screen: Screen,
 ) -> int:
     """Print what was asked for. Returns the exit code; raises UsageError for what is not there."""
+    _refuse_together(options)
     found = await as_far_as_readable(store, summary)
+    _refuse_absent(found, options)
     width = screen.width if screen.out.is_terminal else PIPE_WIDTH
     if options.seq is not None:
         screen.out.text(_event(found, options.seq))
@@ -54,6 +59,9 @@ async def showing(
             screen.out.text(line + "\n")
     elif options.form == "json":
         screen.out.data(_as_json(found) + b"\n")
+    elif options.form == "md":
+        for line in markdown(found, turn=options.turn):
+            screen.out.text(line + "\n")
     else:
         wanted = _wanted(found, options)
         count = 0
@@ -97,6 +105,31 @@ def _event(found: Found, seq: int) -> str:
     raise UsageError(f"--seq {seq}: there is no such event; the last one is {last}")
 
 
+def _refuse_together(options: SessionsOptions) -> None:
+    """Raise UsageError for options of which one would be forgotten."""
+    if options.form == "text" or options.seq is not None or options.saw:
+        return
+    parts = {"--step": options.step, "--grep": options.grep}
+    if options.form == "json":
+        parts["--turn"] = None if options.turn is None else str(options.turn)
+    what = "whole turns" if options.form == "md" else "the whole session"
+    for name, given in parts.items():
+        if given is not None:
+            raise UsageError(f"--format {options.form} tells {what}; leave out {name}")
+
+
+def _refuse_absent(found: Found, options: SessionsOptions) -> None:
+    """Raise UsageError for a turn or a step that the session does not have."""
+    steps = steps_of(found.events)
+    turns = [one.data.turn for one in found.events if isinstance(one.data, ev.turn.Start)]
+    if options.turn is not None and options.turn not in turns:
+        has = f"its last one is {turns[-1]}" if turns else "it has none yet"
+        raise UsageError(f"the session has no turn {options.turn}; {has}")
+    if options.step is not None and step_named(options.step) not in steps:
+        has = f"its last one is {steps[-1][0]}.{steps[-1][1]}" if steps else "it has none yet"
+        raise UsageError(f"the session has no step {options.step}; {has}")
+
+
 def _wanted(found: Found, options: SessionsOptions) -> Wanted | None:
     """Which rows are asked for alone, if some are."""
     if options.grep is not None:
@@ -107,7 +140,7 @@ def _wanted(found: Found, options: SessionsOptions) -> Wanted | None:
         events = {event.seq: event for event in found.events}
         return lambda row: any(_says(pattern, events[seq]) for seq in row.seqs)
     if options.step is not None:
-        turn, step = _step(options.step)
+        turn, step = step_named(options.step)
         return lambda row: (row.turn, row.step) == (turn, step)
     return None
 
@@ -132,13 +165,6 @@ def _texts(value: object) -> Iterator[str]:
             pass
 
 
-def _step(text: str) -> tuple[int, int]:
-    turn, dot, step = text.partition(".")
-    if not (dot and turn.isdecimal() and step.isdecimal()):
-        raise UsageError(f"{text!r} is no step: write TURN.STEP, as in 1.2")
-    return int(turn), int(step)
-
-
 def _request(trajectory: Trajectory, text: str | None) -> tuple[int, Request]:
     """The last request of a step, or of the session; with its index."""
     requests = trajectory.tables.requests
@@ -146,7 +172,7 @@ def _request(trajectory: Trajectory, text: str | None) -> tuple[int, Request]:
         raise UsageError("nothing was sent to a model in this session")
     if text is None:
         return len(requests) - 1, requests[-1]
-    turn, step = _step(text)
+    turn, step = step_named(text)
     found = [
         (place, one) for place, one in enumerate(requests) if (one.turn, one.step) == (turn, step)
     ]
