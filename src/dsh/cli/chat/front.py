@@ -25,12 +25,13 @@ __all__ = ["Front", "Hands", "Marked", "PickAction", "PickRows", "Picked", "View
 class View:
     """What is going on. `rows` and `status` fit the width they were made for.
 
-    `running`: a turn is open. `queued`: something can be taken back.
+    `busy`: a turn is open, or a word with a slash is being done. `queued`: something can be taken
+    back.
     """
 
     rows: tuple[str, ...] = ()
     status: str = ""
-    running: bool = False
+    busy: bool = False
     queued: bool = False
 
 

@@ -124,7 +124,7 @@ class PlainFront:
     def show(self, view: View) -> None:
         """Say that it is the person's turn, once; timers and columns are for other places."""
         answering = self._asking is not None or self._picking is not None
-        if self._prompts and not (view.running or answering or self._prompted or self._left):
+        if self._prompts and not (view.busy or answering or self._prompted or self._left):
             self._screen.out.attempt(PROMPT)
             self._prompted = True
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import trio
+from attrs import evolve
 
 from dsh import catalog as ev
 from dsh.agent import user_message
@@ -79,6 +80,8 @@ class Talk:
         self._steered: dict[str, str] = {}
         self._later: dict[str, str] = {}
         self._stopping = False
+        #: Words with a slash that are being done.
+        self._words = 0
         self._again = float("-inf")
         self._nursery: trio.Nursery | None = None
         self._idle = trio.Event()
@@ -113,6 +116,7 @@ class Talk:
         self.place = place
         self.behind.follow(place.session.writer)
         self._steered, self._later = {}, {}
+        self.options = evolve(self.options, allow=())  # whatever is wrong with them was said
         if place.stored:
             self._tell_last_turn(place)
         if before is not None:
@@ -305,6 +309,7 @@ class Talk:
         if wrong is not None:
             self.front.notice(wrong)
         elif self._nursery is not None:
+            self._words += 1
             self._nursery.start_soon(self._do, name, argument)
 
     async def _do(self, name: str, argument: str) -> None:
@@ -314,6 +319,8 @@ class Talk:
         except Exception as error:  # noqa: BLE001 - a slip of a command must not end the talk
             text, _ = explained(error, debug=self.debug, before_session=False)
             self.front.print(text.rstrip("\n").removeprefix("dsh: "))
+        finally:
+            self._words -= 1
 
     # -- what it shows ---------------------------------------------------------------------------
 
@@ -335,12 +342,11 @@ class Talk:
             separator=self._looks.separator,
             stopping=self._stopping,
         )
-        # What the turn said is shown when the log has it, which may be after the agent is idle.
-        running = doing.open or (
-            self.place is not None and self.place.handle.agent.status == "running"
-        )
+        running = self.place is not None and self.place.handle.agent.status == "running"
+        # What a turn said is shown when the log has it, which may be after the agent is idle.
+        busy = running or doing.open or self._words > 0
         queued = bool(self._steered or self._later)
-        self.front.show(View(rows=tuple(rows), status=status, running=running, queued=queued))
+        self.front.show(View(rows=tuple(rows), status=status, busy=busy, queued=queued))
 
     def _previews(self) -> PreviewLines:
         previews = self.harness.context.get(PREVIEWS)

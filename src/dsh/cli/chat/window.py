@@ -196,7 +196,8 @@ class ChatWindow:
     async def pick(self, title: str, lists: Sequence[PickRows], marked: Marked) -> Picked | None:
         """Let one row be chosen."""
         picking = self.picking = Picking.begun(title, lists, marked)
-        self._in_editor(partial(self._filter, marked.needle))
+        if marked.needle:  # what is being typed already filters, too
+            self._in_editor(partial(self._filter, marked.needle))
         self._app.invalidate()
         try:
             await picking.chosen.wait()

@@ -134,7 +134,7 @@ def _add_run(commands: Commands) -> None:
         "--session", metavar="ID", help="this very session: created, or resumed if it exists"
     )
     which.add_argument(
-        "--resume", metavar="ID", help="an existing session: id, beginning of one, or `last`"
+        "--resume", metavar="ID", help="an existing session: id, words of its title, or `last`"
     )
     parser.add_argument(
         "--allow",

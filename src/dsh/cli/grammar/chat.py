@@ -119,7 +119,7 @@ def add_chat(commands: Commands) -> None:
         metavar="ID",
         nargs="?",
         const=PICK,
-        help="an existing session: id, beginning of one, or `last`; alone: choose from a list",
+        help="an existing session: id, words of its title, or `last`; alone: choose from a list",
     )
     chat.add_argument(
         "--allow",
