@@ -66,7 +66,9 @@ class Transcript:
         self.results: list[tuple[RunningTool, ev.tool.Result]] = []
         #: Every finished reply of this session, for `/copy N`.
         self.replies: list[str] = []
-        self._print: Final = print_line
+        self._print_line: Final = print_line
+        #: What was printed last; at first something that no line is.
+        self._last = "\n"
         self._looks: Final = looks
         self._began = 0
         self._steps = 0
@@ -123,6 +125,10 @@ class Transcript:
                 self._compacted(end)
             case _:
                 pass
+
+    def _print(self, line: str) -> None:
+        self._last = line
+        self._print_line(line)
 
     # -- the reply -------------------------------------------------------------------------------
 
@@ -245,7 +251,8 @@ class Transcript:
         if steered:
             lines[-1] += f" (steered into step {self.doing.step})"
         first, *others = lines
-        self._print("")
+        if self._last:  # two messages in a row are parted by one empty line
+            self._print("")
         self._print(self._looks.styled("> ", "cyan") + first)
         for line in others:
             self._print(f"  {line}")
