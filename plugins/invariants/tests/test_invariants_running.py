@@ -183,14 +183,14 @@ def test_a_final_result_is_frozen() -> None:
 async def test_loaded_during_a_call_it_lets_that_call_pass_and_judges_the_next() -> None:
     entered, done = trio.Event(), trio.Event()
 
-    async def body() -> str:
+    async def body(_run: live.ToolRun) -> str:
         entered.set()
         await done.wait()
         return "done"
 
     async with open_test_house(
         replies=[calls(call("t")), says("a"), calls(call("t")), says("b")],
-        tools=[tool("t", body)],
+        tools=[simple_tool("t", body)],
         watched=False,
     ) as house:
         ended: list[ev.tools.Result] = []
