@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from errno import EACCES, EIO, ENOSPC, EPERM
+from errno import EACCES, EIO, ENOSPC
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,52 +95,6 @@ async def test_after_a_failed_sync_the_rows_are_written_again(tmp_path: Path) ->
     assert disk.calls == []
     await handle.aclose()
     assert lines((await store.read("s")).events) == lines(events)
-
-
-class NoLinks(Disk):
-    """A file system without hard links."""
-
-    @override
-    def link(self, source: Path, target: Path) -> None:
-        raise OSError(EPERM, "Operation not permitted")
-
-
-async def test_without_hard_links_the_log_is_renamed_into_place(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path, now_ms=lambda: 5, disk=NoLinks())
-    events, _ = three_batches()
-    handle = await store.create(header())
-    await handle.append(events)
-    await handle.aclose()
-    assert lines((await store.read("s")).events) == lines(events)
-    assert not drafts_of(tmp_path)
-
-
-class NoLocks(Disk):
-    """A file system without locks."""
-
-    @override
-    def lock(self, fd: int) -> None:
-        raise OSError(95, "Operation not supported")
-
-
-@pytest.mark.holds("case-054")
-async def test_without_locks_a_foreign_append_is_noticed_before_writing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    events, batches = three_batches()
-    one = await JsonlStore(tmp_path, now_ms=lambda: 5, disk=NoLocks()).create(header())
-    await one.append(events[: batches[0][1]])
-    assert "has no locks" in caplog.text
-    two = await JsonlStore(tmp_path, now_ms=lambda: 5, disk=NoLocks()).open("s", "write")
-    await two.append(events[batches[1][0] : batches[1][1]])
-    path = log_of(tmp_path)
-    before = path.read_bytes()
-    with pytest.raises(SessionBusy, match="somebody else changed it"):
-        await one.append(events[batches[1][0] :])
-    assert path.read_bytes() == before
-    await two.append(events[batches[2][0] :])
-    await two.aclose()
-    await one.aclose()
 
 
 async def test_a_deleted_log_is_noticed_before_writing(tmp_path: Path) -> None:

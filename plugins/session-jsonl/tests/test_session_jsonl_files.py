@@ -196,22 +196,6 @@ async def test_a_large_batch_is_written_whole_and_off_the_trio_thread(tmp_path: 
     assert [encode_line(event) for event in log_read.events] == [encode_line(e) for e in events]
 
 
-@pytest.mark.holds("case-055")
-async def test_a_clock_that_steps_back_is_no_damage(tmp_path: Path) -> None:
-    times = iter([1000, 2000, 500, 400, 300, 0, 0, 0])
-    log = LogWriting(now_ms=lambda: next(times))
-    log.turn_start()
-    log.step_start()
-    log.chunks("a", "b", "c")
-    handle = await store(tmp_path).create(header())
-    await handle.append(log.session.events)
-    await handle.aclose()
-    read = await store(tmp_path).read("s")
-    assert [event.time for event in read.events] == [1000, 2000, 500, 400, 300]
-    assert [event.seq for event in read.events] == [0, 1, 2, 3, 4]
-    assert len(await store(tmp_path).list()) == 1
-
-
 async def test_the_plugin_provides_the_store_at_its_root(tmp_path: Path) -> None:
     async with open_kernel() as kernel:
         await kernel.mount(session_jsonl, SessionJsonlConfig(root=str(tmp_path / "r"))).ready()
@@ -224,32 +208,3 @@ async def test_the_plugin_provides_the_store_at_its_root(tmp_path: Path) -> None
         with pytest.raises(Exception, match="absolute path"):
             await fiber.ready()
     assert isinstance(records.Append(), records.Append)
-
-
-class CancelsWhileLocking(Disk):
-    """Cancels whoever waits for the store, while the store takes the lock in its thread."""
-
-    def __init__(self, scope: trio.CancelScope) -> None:
-        self.scope = scope
-
-    @override
-    def lock(self, fd: int) -> None:
-        super().lock(fd)
-        trio.from_thread.run_sync(self.scope.cancel)
-
-
-@pytest.mark.holds("A20", "A21", "M18")
-async def test_a_handle_that_arrives_after_a_cancellation_is_given_back(tmp_path: Path) -> None:
-    await saved(tmp_path, "old")
-    for act in ("create", "open"):
-        with trio.CancelScope() as scope:
-            late = store(tmp_path, CancelsWhileLocking(scope))
-            if act == "create":
-                await late.create(header("new"))
-            else:
-                await late.open("old", "write")
-            pytest.fail("the cancellation was lost")
-        assert scope.cancelled_caught
-    assert not list((tmp_path / ".locks").iterdir())
-    await (await store(tmp_path).create(header("new"))).aclose()
-    await (await store(tmp_path).open("old", "write")).aclose()

@@ -12,7 +12,6 @@ import pytest
 from typing_extensions import override
 
 from dsh.errors import (
-    SessionBusy,
     SessionCorrupt,
     SessionError,
     SessionNotFound,
@@ -210,26 +209,6 @@ async def test_a_full_disk_changes_nothing_and_heals(tmp_path: Path) -> None:
     await handle.aclose()
     assert lines((await store(path).read("s")).events) == lines(events)
     await kept.aclose()
-
-
-async def test_a_stale_writer_is_stopped_before_it_writes(tmp_path: Path) -> None:
-    class NoLocks(Disk):
-        @override
-        def lock(self, fd: int) -> None:
-            raise OSError(95, "Operation not supported")
-
-    path = tmp_path / "sessions.db"
-    events = three_turns()
-    one = await store(path, NoLocks()).create(header())
-    await one.append(events[:5])
-    two = await store(path, NoLocks()).open("s", "write")
-    await two.append(events[5:9])
-    with pytest.raises(SessionBusy, match="has 9 events, not 5"):
-        await one.append(events[5:])
-    await two.append(events[9:])
-    await one.aclose()
-    await two.aclose()
-    assert lines((await store(path).read("s")).events) == lines(events)
 
 
 async def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
