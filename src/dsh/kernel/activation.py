@@ -8,6 +8,7 @@ belongs to one activation: what a past life of a plugin still tries to register 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -16,6 +17,7 @@ import trio
 from dsh.errors import InactiveEffect
 from dsh.kernel.effects import BUILDING, Effect
 from dsh.kernel.faults import in_a_line
+from dsh.kernel.places import contained
 from dsh.kernel.stack import held
 
 if TYPE_CHECKING:
@@ -125,10 +127,8 @@ class Activation:
 
     def _tell_leaving(self) -> None:
         for effect, cut_short in reversed(tuple(self.leaving.items())):
-            try:
+            with contained(partial(self.note_teardown, effect.label)):
                 cut_short()
-            except Exception as error:  # noqa: BLE001 - one failing callback undoes nothing less
-                self.note_teardown(effect.label, error)
 
     async def _leave_services(self, services: ServiceTable) -> None:
         provisions = tuple(reversed(self.provisions.values()))

@@ -19,7 +19,14 @@ from dsh.kernel.dispatch import run_emit, run_serial
 from dsh.kernel.effects import build, build_async
 from dsh.kernel.hosts import enter_hosted, spawn_hosted
 from dsh.kernel.places import caller_place
-from dsh.kernel.registering import KernelRegistrar, listen, observe_with, on_drain_with, provide
+from dsh.kernel.registering import (
+    KernelRegistrar,
+    check_callback,
+    listen,
+    observe_with,
+    on_drain_with,
+    provide,
+)
 from dsh.kernel.services import Late, ServiceKey
 from dsh.kernel.states import FiberState
 from dsh.kernel.stream import Segment
@@ -118,6 +125,7 @@ class Context:
 
         The place to cut long waits in a listener short. Failures are contained.
         """
+        check_callback("on_unload", fn, self.plugin, count=0, shape="def callback()")
         effect = self.begin("on_unload")
         self.activation.leaving[effect] = fn
         effect.ready(undo_now=partial(_forget, self.activation.leaving, effect))
@@ -127,6 +135,8 @@ class Context:
         self, fn: Callable[[C, C], Awaitable[Literal["applied", "restart"]]]
     ) -> EffectHandle:
         """Accept a new config in place: `fn(new, old)`. "restart", or raising, restarts it."""
+        shape = "async def accept(new, old)"
+        check_callback("on_config", fn, self.plugin, count=2, shape=shape)
         effect = self.begin("on_config")
         accept = cast("Callable[[object, object], Awaitable[str]]", fn)
         self.fiber.on_config.append(accept)

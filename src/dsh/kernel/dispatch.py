@@ -74,7 +74,7 @@ async def run_serial(event: Serial[P, R], chain: Chain, payload: P) -> tuple[R, 
                     if event.answers:
                         check_answer(entry, answer, event.answers)
                     answers.append(answer)
-            except Exception as error:  # noqa: BLE001 - the policy decides
+            except BaseException as error:  # noqa: BLE001 - the policy decides
                 _failed(entry, error, failures)
     finally:
         pop(frame)
@@ -119,7 +119,7 @@ def run_emit(event: Emit[P], chain: Chain, payload: object) -> None:  # type: ig
         if entry.active:
             try:
                 _call_now(entry, payload)
-            except Exception as error:  # noqa: BLE001 - the policy decides
+            except BaseException as error:  # noqa: BLE001 - the policy decides
                 _failed(entry, error, failures)
     if failures:
         _raise_all(event.name, failures)
@@ -141,8 +141,12 @@ def run_publish(chain: Chain, event: Logged[AnyDurable], feed: str) -> None:
             result = entry.fn(argument)
             if result is not None:
                 _refuse_coroutine(entry, result)
-        except Exception as error:  # noqa: BLE001 - observers cannot change what was committed
-            contain(entry, error)
+        except BaseException as error:  # noqa: BLE001 - observers cannot change what was committed
+            failure, onward = uncontained(error)
+            if failure is not None:
+                contain(entry, failure)
+            if onward is not None:
+                raise onward from None
 
 
 async def _call(entry: Entry, frame: _Calls, payload: object) -> object:
@@ -182,14 +186,18 @@ def contain(entry: Entry, error: Exception) -> None:
     )  # fmt: skip
 
 
-def _failed(entry: Entry, error: Exception, failures: list[Exception]) -> None:
-    match entry.event.errors:
-        case "contain":
-            contain(entry, error)
-        case "veto":
-            raise error
-        case "propagate":
-            failures.append(error)
+def _failed(entry: Entry, error: BaseException, failures: list[Exception]) -> None:
+    failure, onward = uncontained(error)
+    if failure is not None:
+        match entry.event.errors:
+            case "contain":
+                contain(entry, failure)
+            case "veto" if onward is None:
+                raise failure
+            case _:
+                failures.append(failure)
+    if onward is not None:
+        raise onward from None
 
 
 def _raise_all(name: str, failures: list[Exception]) -> None:

@@ -7,13 +7,15 @@ where the fiber is and where it ought to be, one step at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from dsh.errors import BadListener, InvariantError
+from dsh.errors import BadAnswer, BadListener, InvariantError
 from dsh.kernel.ending import end_work
-from dsh.kernel.places import uncontained
+from dsh.kernel.faults import in_a_line
+from dsh.kernel.places import contained, uncontained
 from dsh.kernel.services import Provision
 from dsh.kernel.stack import Held, pop, push
 from dsh.kernel.states import FiberState
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from dsh.kernel.fibers import Epoch, Fiber
 
 __all__ = ["start"]
+
+#: What `on_config` may say.
+ANSWERS: Final = ("applied", "restart")
 
 
 def start(fiber: Fiber) -> None:
@@ -158,21 +163,25 @@ async def _offer_config(fiber: Fiber) -> bool:
     if offer is None:
         return False
     old, fiber.config = fiber.config, offer[0]
-    applied = bool(fiber.on_config)
-    with trio.CancelScope() as fiber.loading:
+    answers: list[str] = []
+    with contained(partial(_refused_config, fiber)), trio.CancelScope() as fiber.loading:
         for accept in fiber.on_config:
-            try:
-                applied = await accept(fiber.config, old) == "applied" and applied
-            except Exception as error:
-                fiber.activation.log.warning(
-                    "plugin %r: on_config failed, restarting it: %s",
-                    fiber.path, error, exc_info=error,
-                )  # fmt: skip
-                applied = False
+            answers.append(await accept(fiber.config, old))
+            if answers[-1] not in ANSWERS:
+                raise BadAnswer(
+                    f"on_config answered {answers[-1]!r}; allowed: 'applied' or 'restart'"
+                )
     fiber.loading = None
-    if not applied:
+    if not answers or answers != ["applied"] * len(fiber.on_config):
         fiber.generation += 1
     return True
+
+
+def _refused_config(fiber: Fiber, error: Exception) -> None:
+    fiber.activation.log.warning(
+        "plugin %r: on_config failed, restarting it: %s",
+        fiber.path, in_a_line(error), exc_info=error,
+    )  # fmt: skip
 
 
 def _hold(fiber: Fiber, target: Epoch) -> None:

@@ -11,13 +11,14 @@ import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 import trio
 
 from dsh.errors import InactiveEffect
 from dsh.kernel.bounded import End, run_bounded
-from dsh.kernel.places import uncontained
+from dsh.kernel.places import contained
 from dsh.kernel.stack import Held, held, pop, push
 
 if TYPE_CHECKING:
@@ -221,12 +222,9 @@ class Effect:
         self.finish()
 
     def _undo_now_contained(self) -> None:
-        if self._undo_now is None:
-            return
-        try:
-            self._undo_now()
-        except Exception as error:  # noqa: BLE001 - one bad disposer never stops the others
-            self.owner.note_teardown(self._label, error)
+        if self._undo_now is not None:
+            with contained(partial(self.owner.note_teardown, self._label)):
+                self._undo_now()
 
     async def _join(self) -> None:
         if self._done is None:
@@ -259,15 +257,8 @@ class Effect:
         if self._bounds_itself:
             limit = math.inf
         scope = trio.CancelScope(deadline=trio.current_time() + limit, shield=True)
-        try:
-            with scope:
-                await undo()
-        except BaseException as error:  # noqa: BLE001 - divided below
-            failure, onward = uncontained(error)
-            if failure is not None:
-                self.owner.note_teardown(self._label, failure)
-            if onward is not None:
-                raise onward from None
+        with contained(partial(self.owner.note_teardown, self._label)), scope:
+            await undo()
         if scope.cancelled_caught:
             self.owner.note_teardown(
                 self._label, f"not undone after {limit:g} s; abandoned, the rest goes on"

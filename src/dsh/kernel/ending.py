@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from dsh.kernel.blame import Blame
 from dsh.kernel.bounded import MERCY
+from dsh.kernel.places import contained
 from dsh.kernel.states import FiberState
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ __all__ = ["GRACE", "end_work", "name_holders"]
 
 #: Seconds in which everything has to be undone after a kernel's block was left.
 GRACE: Final = 10.0
+#: Seconds more after which the undoing itself, whose waits are all bounded, is what holds it up.
 LATE: Final = 5.0
 
 _log: Final = logging.getLogger("dsh.kernel")
@@ -46,11 +49,9 @@ async def end_work(shared: Shared, leaving: Collection[Owner]) -> None:
             if owner not in leaving:
                 continue
             limit = shared.limit(math.inf)
-            with trio.move_on_after(limit) as scope:
-                try:
-                    await end()
-                except Exception as error:  # noqa: BLE001 - whatever is to end, ends
-                    owner.note_teardown(effect.label, error)
+            report = partial(owner.note_teardown, effect.label)
+            with contained(report), trio.move_on_after(limit) as scope:
+                await end()
             if scope.cancelled_caught:
                 by = "".join(f", held up by {one}" for one in _in_the_way(shared, owner))
                 problem = f"not done after {limit:g} s{by}; gone on without"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from dsh.kernel.places import uncontained
+from dsh.kernel.faults import in_a_line
+from dsh.kernel.places import contained
 from dsh.kernel.stack import Held, pop, push
 
 if TYPE_CHECKING:
@@ -71,17 +72,14 @@ class Observer:
             pop(frame)
 
     async def _deliver(self, payload: object) -> None:
-        try:
+        with contained(self._failed):
             await self._fn(payload)
-        except BaseException as error:  # noqa: BLE001 - divided below
-            failure, onward = uncontained(error)
-            if failure is not None:
-                self._log.warning("%s failed: %s", self._what, failure, exc_info=failure)
-            if onward is not None:
-                raise onward from None
         if self._dropped and not self._receive.statistics().current_buffer_used:
             self._log.warning("%s missed %d events", self._what, self._dropped)
             self._dropped = 0
+
+    def _failed(self, error: Exception) -> None:
+        self._log.warning("%s failed: %s", self._what, in_a_line(error), exc_info=error)
 
     def close(self) -> None:
         """Nothing more comes; `consume` ends when the queue is empty."""

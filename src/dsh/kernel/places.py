@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, cast
 
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Generator, Iterable
 
 __all__ = [
     "AsyncCall",
     "Call",
     "caller_place",
+    "contained",
     "did_you_mean",
     "is_async",
     "is_bare_async_generator",
@@ -139,6 +141,19 @@ def uncontained(error: BaseException) -> tuple[Exception | None, BaseException |
     if isinstance(error, trio.Cancelled | KeyboardInterrupt | GeneratorExit):
         return None, error
     return _as_exception(error), None
+
+
+@contextmanager
+def contained(report: Callable[[Exception], None]) -> Generator[None]:
+    """Report what the block raises, as far as it may be contained; the rest goes on."""
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 - divided below
+        failure, onward = uncontained(error)
+        if failure is not None:
+            report(failure)
+        if onward is not None:
+            raise onward from None
 
 
 def _as_exception(error: BaseException) -> Exception:

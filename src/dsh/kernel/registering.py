@@ -36,6 +36,7 @@ __all__ = [
     "DRAIN",
     "Asks",
     "KernelRegistrar",
+    "check_callback",
     "checked_listener",
     "listen",
     "observe_with",
@@ -131,6 +132,18 @@ def checked_listener(kind: object, name: str, fn: Call, plugin: str, place: str)
     return fn if is_async(fn) else awaited(fn, lambda: where)
 
 
+def check_callback(verb: str, fn: object, plugin: str, *, count: int, shape: str) -> None:
+    """Refuse a callback of a context's verb that cannot be called as `shape` says."""
+    signature = takes(fn, count)
+    if signature is None and is_async(fn) != shape.startswith("async "):
+        signature = "async" if is_async(fn) else "no `async def`"
+    if signature is not None:
+        raise BadListener(
+            f"plugin {plugin!r}, {verb} ({place_of(fn) or 'an unknown place'}): it is {signature}; "
+            f"expected `{shape}`"
+        )
+
+
 #: Not an event: what agents' last callbacks are listed under.
 DRAIN: Final[Hook[object]] = Hook(
     "on_drain", object, errors="contain", scope_of=None, owner="kernel"
@@ -202,11 +215,14 @@ def observe_with(
     activation = ctx.activation
     where = place_of(fn) or place
     what = f"plugin {activation.plugin!r}, observer of {event.name!r} ({where})"
-    signature = takes(fn, 1)
-    if signature is not None or not isinstance(token, Emit | Durable):
+    if not isinstance(token, Emit | Durable):
         raise BadListener(
-            f"{what}: expected `async def listener(payload)`, of a notice or log event"
+            f"{what}: only notices and log events are observed, and this one waits for its "
+            "listeners; use `ctx.on(TOKEN)`"
         )
+    signature = takes(fn, 1)
+    if signature is not None:
+        raise BadListener(f"{what}: it is {signature}; expected `async def listener(payload)`")
     given = cast("Call", fn)
     call = cast("AsyncCall", given if is_async(given) else awaited(given, lambda: what))
     effect = ctx.begin(f"observe({event.name!r})")
@@ -230,9 +246,11 @@ def on_drain_with(
     ctx: Asks, fn: Callable[[live.Agent], Awaitable[None]], place: str
 ) -> EffectHandle:
     """Register a callback for agents that end."""
-    effect = ctx.begin("on_drain")
     where = place_of(fn) or place
-    entry = _enlist(ctx, DRAIN, cast("Call", fn), prepend=False, place=where)
+    given = cast("Call", fn)
+    call = checked_listener(DRAIN, DRAIN.name, given, ctx.activation.plugin, where)
+    effect = ctx.begin("on_drain")
+    entry = _enlist(ctx, DRAIN, call, prepend=False, place=where)
     ctx.fiber.shared.drains[entry] = None
     effect.ready(
         undo_now=partial(_drop, ctx, entry), quiesce=partial(ctx.activation.quiesce, entry)
