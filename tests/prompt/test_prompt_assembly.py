@@ -18,7 +18,7 @@ from dsh.hooks import Scope, live
 from dsh.kernel import Context, CoreContext, Kernel, open_kernel, plugin
 from dsh.prompt import IDENTITY, PROMPT, UNLISTED_TOOLS, SystemPrompt, system_prompt_plugin
 from dsh.prompt.template import substitute
-from dsh.prompt.tool_order import check_order, order_tools
+from dsh.prompt.tool_order import check_order
 from dsh.session import sessions_plugin
 
 if TYPE_CHECKING:
@@ -305,40 +305,18 @@ async def test_scoped_contributions_shadow_and_leave_with_their_scope() -> None:
         assert await text(prompt, scope) == "for all, global"
 
 
-@pytest.mark.holds("PO01", "PO02", "PO03", "D16")
-@given(st.permutations(["b", "a", "C", "a2"]))
-def test_without_an_order_tools_stand_by_name(names: list[str]) -> None:
-    assert UNLISTED_TOOLS == "<unlisted-tools>"
-    ordered = order_tools([schema(name) for name in names], None, ())
-    assert [tool.name for tool in ordered] == ["C", "a", "a2", "b"]
-
-
-@pytest.mark.holds("PO04", "D16")
-def test_a_configured_order_places_the_listed_and_sorts_the_rest() -> None:
-    tools = [schema(name) for name in "dcba"]
-    order = ("c", UNLISTED_TOOLS, "a")
-    ordered = order_tools(tools, order, set("abcd"))
-    assert [tool.name for tool in ordered] == ["c", "b", "d", "a"]
-    # A listed tool that exists and is restricted away here is no fault.
-    ordered = order_tools(tools[:2], order, set("abcd"))
-    assert [tool.name for tool in ordered] == ["c", "d"]
-
-
-@pytest.mark.holds("PO05", "PO06", "TO04")
-@pytest.mark.parametrize(
-    ("registered", "hint"), [({"bash"}, "did you mean 'bash'"), (set[str](), "none")]
-)
-def test_a_listed_tool_that_nobody_registered_fails(registered: set[str], hint: str) -> None:
-    with pytest.raises(PromptError, match=hint):
-        order_tools([], ("bsh", UNLISTED_TOOLS), registered)
-
-
-@pytest.mark.holds("PO07", "PI02")
-def test_reserved_and_doubled_names_are_refused() -> None:
-    with pytest.raises(PromptError, match="reserved"):
-        order_tools([schema(UNLISTED_TOOLS)], None, ())
-    with pytest.raises(PromptError, match="two tool providers offer a tool named 'a'"):
-        order_tools([schema("a"), schema("a")], None, ())
+@pytest.mark.holds("PO04", "PO05")
+async def test_an_assembly_has_the_configured_order_and_knows_what_is_restricted_away() -> None:
+    config = SystemPromptConfig(tool_order=("z", UNLISTED_TOOLS, "hidden"))
+    async with prompt_house(config) as (kernel, prompt):
+        provided = prompt.tools(
+            kernel.root, lambda _: [schema("a"), schema("z")], registered=lambda: {"hidden"}
+        )
+        assembly = await prompt.assemble(context())
+        assert [tool.name for tool in assembly.tools] == ["z", "a"]
+        provided.dispose()
+        with pytest.raises(PromptError, match="toolOrder lists 'z', but no such tool"):
+            await prompt.assemble(context())
 
 
 @pytest.mark.holds("PO10", "PO11", "PO12")

@@ -79,7 +79,7 @@ def _import(entry: EntryPoint, place: Place) -> Plugin | Issue:
                 f"run: pip install '{owner}[{extra}]'",
             )
         return Issue(place, _broken(entry, error))
-    except Exception as error:  # a foreign module may raise anything when imported  # noqa: BLE001  # a foreign module may raise anything when imported
+    except Exception as error:  # noqa: BLE001 - a foreign module may raise anything when imported
         return Issue(place, _broken(entry, error))
     if not isinstance(found, Plugin):
         return Issue(

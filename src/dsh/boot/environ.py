@@ -45,7 +45,7 @@ class ProcessEnviron(Environ):
 
 def process_environ() -> ProcessEnviron:
     """The variables this process has now."""
-    return ProcessEnviron(os.environ)  # the one reader  # noqa: TID251  # the one reader
+    return ProcessEnviron(os.environ)  # noqa: TID251 - the one reader
 
 
 class EnvironCredentials(Credentials):

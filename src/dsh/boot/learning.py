@@ -54,7 +54,7 @@ def _learned(owners: frozenset[str]) -> bool:
         if entry.name in owners or _distribution(entry) in owners:
             try:
                 import_module(entry.module)
-            except Exception:  # its events stay unknown, which readers show  # noqa: BLE001  # its events stay unknown, which readers show
+            except Exception:  # noqa: BLE001 - its events stay unknown, which readers show
                 continue
             found = True
     return found

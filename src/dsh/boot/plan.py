@@ -52,7 +52,7 @@ class Plan:
     again: Callable[[], Plan]
 
 
-def planned(  # the arguments of open_harness, and `only`  # noqa: PLR0913  # the arguments of open_harness, and `only`
+def planned(  # noqa: PLR0913 - the arguments of open_harness, and `only`
     config: str | Path | None = None,
     *,
     profile: str = "headless",

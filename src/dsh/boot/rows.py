@@ -238,7 +238,7 @@ def laid_over(plugin: str | None, below: Node, above: Node) -> Node:
     return config
 
 
-def _said(above: bool | None, below: bool | None) -> bool | None:  # three-valued  # noqa: FBT001  # three-valued
+def _said(above: bool | None, below: bool | None) -> bool | None:  # noqa: FBT001 - three-valued
     return above if above is not None else below
 
 

@@ -78,10 +78,7 @@ def _leaves(
 
 
 def _wire(cls: type, name: str) -> str:
-    for wire, field in wire_fields(cls).items():
-        if field.name == name:
-            return wire
-    return name
+    return next(wire for wire, field in wire_fields(cls).items() if field.name == name)
 
 
 def _issues(

@@ -143,7 +143,8 @@ class SystemPromptConfig:
         include_harness_identity: Begin with a line that says what runs the model.
         include_runtime_context: Put snapshots of the surroundings into the history.
         persona: Who the model is to be; `{{name}}` stands for a variable.
-        tool_order: Order of the tools, with `...` for the rest; absent sorts by name.
+        tool_order: Order of the tools, with `<unlisted-tools>` once for the rest; absent sorts
+            by name.
     """
 
     include_harness_identity: bool = field(
@@ -175,7 +176,7 @@ class SystemPromptConfig:
         metadata={
             "wire": "toolOrder",
             "live": False,
-            "doc": "Order of the tools, with `...` for the rest; absent sorts by name.",
+            "doc": "Order of the tools, with `<unlisted-tools>` once for the rest; absent sorts by name.",
         },
     )
 

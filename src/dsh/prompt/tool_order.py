@@ -28,7 +28,9 @@ def check_order(order: Sequence[str] | None) -> tuple[str, ...] | None:
         return None
     repeated = sorted({name for name in order if order.count(name) > 1 and name != UNLISTED_TOOLS})
     if repeated:
-        raise ConfigError(f"system-prompt.toolOrder names {', '.join(repeated)} more than once")
+        raise ConfigError(
+            f"system-prompt.toolOrder names {', '.join(repeated)} more than once; name each once"
+        )
     if order.count(UNLISTED_TOOLS) != 1:
         raise ConfigError(
             f"system-prompt.toolOrder has {UNLISTED_TOOLS!r} {order.count(UNLISTED_TOOLS)} times; "

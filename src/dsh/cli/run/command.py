@@ -58,7 +58,7 @@ def run(options: RunOptions) -> int:
         code = 141 if error.broken else 1
         if not error.broken:
             screen.say(f"dsh: {error}\n")
-    except BaseException as error:  # the last frame: a person gets a sentence  # noqa: BLE001  # the last frame: a person gets a sentence
+    except BaseException as error:  # noqa: BLE001 - the last frame: a person gets a sentence
         before = work is None or not work.started
         text, code = explained(error, debug=options.debug, before_session=before)
         (screen.say if work is None else work.progress.say)(text)

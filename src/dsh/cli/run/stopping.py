@@ -74,7 +74,7 @@ class Stopping:
             if self._session is not None:
                 try:
                     await self._session.writer.barrier()
-                except Exception as error:  # it is said, and nothing else is left  # noqa: BLE001  # it is said, and nothing else is left
+                except Exception as error:  # noqa: BLE001 - it is said, and nothing else is left
                     self._say(f"dsh: the log may miss its end: {error}\n")
         self._last_words()
         os._exit(self.code if self.code is not None else 130)

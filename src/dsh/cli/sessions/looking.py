@@ -74,7 +74,7 @@ def look(options: Options, act: Callable[[Options, Looking], Awaitable[int]]) ->
         code = 141 if error.broken else 1
         if not error.broken:
             screen.say(f"dsh: {error}\n")
-    except BaseException as error:  # the last frame: a person gets a sentence  # noqa: BLE001  # the last frame: a person gets a sentence
+    except BaseException as error:  # noqa: BLE001 - the last frame: a person gets a sentence
         text, code = explained(error, debug=options.debug, before_session=True)
         screen.say(text)
     screen.finish()
