@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
 import pytest
 import trio
 from attrs import frozen
 
 from dsh.errors import BadListener, InactiveEffect, PluginError
-from dsh.hooks import Logged, Notice, Scope
+from dsh.hooks import Hook, Logged, Notice, Scope
 from dsh.kernel import Context, FiberState, Kernel, core_of, open_kernel, plugin, required
 from dsh.testing.kernel_parts import ASK, DB, FACT, TOLD, Fact, Told, provider
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from dsh.hooks import live
+    from dsh.hooks import EffectHandle, live
+
+
+Call: TypeAlias = "Callable[[object], None]"
 
 
 def quits(*_args: object) -> NoReturn:
@@ -204,6 +207,79 @@ async def test_an_awaited_setup_is_cut_short_by_the_unloading_and_leaves_nothing
         await trio.testing.wait_all_tasks_blocked()
         await fiber.dispose()
         assert trail == ["-part", "refused"]
+
+
+async def test_a_service_provided_anew_while_the_old_one_is_held_stays_its_plugins() -> None:
+    class Holder:
+        def poke(self) -> None:
+            """Nothing is to be looked at."""
+
+    async with open_kernel() as kernel:
+        root, holder = kernel.root, Holder()
+        handle = root.provide(DB, "one")
+        provision = root.activation.provisions[DB.name]
+        provision.holders.add(holder)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(handle.aclose)
+            await trio.testing.wait_all_tasks_blocked()
+            root.provide(DB, "two")
+            provision.release(holder)
+        assert root.activation.provisions[DB.name].value == root.get(DB) == "two"
+
+
+async def test_a_withdrawn_service_that_is_still_held_is_said_and_given_up(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_kernel() as kernel:
+        handle = kernel.root.provide(DB, "db")
+        provision = kernel.root.activation.provisions[DB.name]
+
+        @plugin(name="keeper")
+        async def keeper(ctx: Context) -> None:
+            provision.holders.add(ctx.fiber)
+
+        await kernel.mount(keeper).ready()
+        await handle.aclose()
+        assert DB.name not in kernel.root.activation.provisions
+        provision.holders.clear()
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "undoing provide('database') failed: still held by keeper" in warning
+
+
+@pytest.mark.holds("KN22")
+@pytest.mark.parametrize(
+    ("token", "happens"), [(cast("Hook[Call]", TOLD), tells), (cast("Hook[Call]", FACT), publishes)]
+)
+async def test_a_listener_that_is_removed_while_others_run_is_not_called(
+    token: Hook[Call], happens: Callable[[Kernel], Awaitable[None]]
+) -> None:
+    heard: list[str] = []
+    later: list[EffectHandle] = []
+
+    def first(_told: object) -> None:
+        heard.append("first")
+        assert later[0].dispose()
+
+    async with open_kernel() as kernel:
+        kernel.root.on(token)(first)
+        later.append(kernel.root.on(token)(lambda _told: heard.append("second")))
+        await happens(kernel)
+    assert heard == ["first"]
+
+
+@pytest.mark.parametrize("happens", [tells, publishes])
+async def test_a_listener_that_returns_a_coroutine_is_told_what_to_use(
+    happens: Callable[[Kernel], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        raise AssertionError
+
+    async with open_kernel() as kernel:
+        kernel.root.on(TOLD)(lambda _told: work())  # type: ignore[arg-type]
+        kernel.root.on(FACT)(lambda _fact: work())  # type: ignore[arg-type]
+        await happens(kernel)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "which is not awaited; use ctx.observe" in warning
 
 
 async def test_a_service_that_is_still_held_is_said_and_given_up(

@@ -264,3 +264,19 @@ async def test_a_removed_stream_listener_is_skipped() -> None:
         async with stream as chunks:
             assert [chunk async for chunk in chunks] == [0, 1, 2]
         assert "+gone" not in trail
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_a_stream_is_entered_once_and_left_only_after_that(*, listens: bool) -> None:
+    who = "plugin 'kernel'" if listens else "the innermost stream of 'test/chunks'"
+    async with open_kernel() as kernel:
+        handle = kernel.root.on(CHUNKS)(wrapping([], "a"))
+        stream = kernel.root.stream(CHUNKS)(Request(), lambda: source([]))
+        if not listens:
+            assert handle.dispose()
+        with pytest.raises(WaterfallMisuse, match="left a stream that was never entered; use `as"):
+            await stream.__aexit__(None, None, None)
+        async with stream as chunks:
+            assert [chunk async for chunk in chunks]
+        with pytest.raises(WaterfallMisuse, match=f"{who} entered one stream twice"):
+            await stream.__aenter__()

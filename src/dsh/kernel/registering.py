@@ -287,7 +287,9 @@ def provide(ctx: Asks, key: AnyKey, value: object) -> EffectHandle:
             if scope.cancelled_caught:
                 names = ", ".join(sorted(map(str, provision.holders)))
                 activation.note_teardown(f"provide({key.name!r})", f"still held by {names}")
-        activation.provisions.pop(key.name, None)
+        # Meanwhile its plugin may have provided the key anew.
+        if activation.provisions.get(key.name) is provision:
+            del activation.provisions[key.name]
 
     effect.ready(undo=undo, bounds_itself=True)
     if ctx.fiber.state is FiberState.ACTIVE:
