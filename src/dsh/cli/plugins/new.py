@@ -108,7 +108,7 @@ def _checked(place: Path, names: Names) -> bool:
     said: list[str] = []
     missing: list[str] = []
     fine = True
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr.isatty():
         sys.stderr.write("checking what was made: a moment\n")
     for what, module, command in (
         ("mypy clean", "mypy", ["-m", "mypy", "--no-error-summary"]),
