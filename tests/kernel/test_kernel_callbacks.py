@@ -16,7 +16,7 @@ from dsh.kernel import Context, FiberState, Kernel, core_of, open_kernel, plugin
 from dsh.testing.kernel_parts import ASK, DB, FACT, TOLD, Fact, Told, provider
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from dsh.hooks import EffectHandle, live
 
@@ -30,6 +30,10 @@ def quits(*_args: object) -> NoReturn:
 
 async def quits_later(*_args: object) -> NoReturn:
     sys.exit(3)
+
+
+def takes_one(_one: object) -> None:
+    """Neither none nor two."""
 
 
 def fact() -> Logged[Fact]:
@@ -67,25 +71,25 @@ async def nothing(_kernel: Kernel) -> None:
     """The end of the kernel is what it is about."""
 
 
+#: Where a plugin may leave a callback, and what calls it.
+PLACES: Mapping[str, tuple[Callable[[Context], object], Callable[[Kernel], Awaitable[None]]]] = {
+    "disposer": (lambda ctx: ctx.effect(lambda: quits, label="own"), unloads),
+    "on_unload": (lambda ctx: ctx.on_unload(quits), unloads),
+    "on_config": (lambda ctx: ctx.on_config(quits_later), updates),
+    "notice": (lambda ctx: ctx.on(TOLD)(quits), tells),
+    "observer": (lambda ctx: ctx.observe(TOLD)(quits_later), tells),
+    "log": (lambda ctx: ctx.on(FACT)(quits), publishes),
+    "on_shutdown": (lambda ctx: core_of(ctx).on_shutdown(quits_later), nothing),
+}
+
+
 @pytest.mark.holds("KN49")
-@pytest.mark.parametrize(
-    ("registers", "happens"),
-    [
-        (lambda ctx: ctx.effect(lambda: quits, label="own"), unloads),
-        (lambda ctx: ctx.on_unload(quits), unloads),
-        (lambda ctx: ctx.on_config(quits_later), updates),
-        (lambda ctx: ctx.on(TOLD)(quits), tells),
-        (lambda ctx: ctx.observe(TOLD)(quits_later), tells),
-        (lambda ctx: ctx.on(FACT)(quits), publishes),
-        (lambda ctx: core_of(ctx).on_shutdown(quits_later), nothing),
-    ],
-    ids=["disposer", "on_unload", "on_config", "notice", "observer", "log", "on_shutdown"],
-)
+@pytest.mark.parametrize("place", PLACES)
 async def test_a_callback_that_exits_the_program_fails_alone(
-    registers: Callable[[Context], object],
-    happens: Callable[[Kernel], Awaitable[None]],
-    caplog: pytest.LogCaptureFixture,
+    place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    registers, happens = PLACES[place]
+
     @plugin(name="quitter", config=Config)
     async def quitter(ctx: Context, config: Config) -> None:
         registers(ctx)
@@ -122,26 +126,36 @@ async def test_what_on_config_may_not_answer_is_said_and_restarts(
     assert f"on_config answered {answer!r}; allowed: 'applied' or 'restart'" in warning
 
 
-@pytest.mark.holds("KN48")
-@pytest.mark.parametrize(
-    ("register", "words"),
-    [
-        (lambda ctx: ctx.on_unload(lambda _x: None), "on_unload (test_kernel_callbacks.py"),
-        (lambda ctx: ctx.on_unload(quits_later), "it is async; expected `def callback()`"),
-        (lambda ctx: ctx.on_config(lambda new: None), "expected `async def accept(new, old)`"),
-        (lambda ctx: ctx.on_config(quits), "it is no `async def`; expected `async def accept"),
-        (lambda ctx: ctx.on_drain(lambda: None), "listener of 'on_drain' ("),
-        (lambda ctx: ctx.observe(TOLD)(lambda: None), "it is (); expected `async def listener"),
-        (lambda ctx: ctx.observe(ASK)(quits_later), "'test/ask' (test_kernel_callbacks.py"),
-        (lambda ctx: ctx.observe(ASK)(quits_later), "waits for its listeners; use `ctx.on(TOKEN)`"),
-    ],
+#: A verb of a context, a callback that does not fit it, and what is said.
+MISFITS: Sequence[tuple[str, object, str]] = (
+    ("on_unload", takes_one, "on_unload (test_kernel_callbacks.py"),
+    ("on_unload", quits_later, "it is async; expected `def callback()`"),
+    ("on_config", takes_one, "expected `async def accept(new, old)`"),
+    ("on_config", quits, "it is no `async def`; expected `async def accept"),
+    ("on_drain", lambda: None, "listener of 'on_drain' ("),
+    ("observe a notice", lambda: None, "it is (); expected `async def listener"),
+    ("observe a waterfall", quits_later, "'test/ask' (test_kernel_callbacks.py"),
+    ("observe a waterfall", quits_later, "waits for its listeners; use `ctx.on(TOKEN)`"),
 )
+
+
+@pytest.mark.holds("KN48")
+@pytest.mark.parametrize(("verb", "misfit", "words"), MISFITS)
 async def test_a_callback_of_the_wrong_shape_is_refused(
-    register: Callable[[Context], object], words: str
+    verb: str, misfit: object, words: str
 ) -> None:
     async with open_kernel() as kernel:
+        root = kernel.root
+        verbs: Mapping[str, object] = {
+            "on_unload": root.on_unload,
+            "on_config": root.on_config,
+            "on_drain": root.on_drain,
+            "observe a notice": root.observe(TOLD),
+            "observe a waterfall": root.observe(cast("Hook[Call]", ASK)),
+        }
+        register = cast("Callable[[object], object]", verbs[verb])
         with pytest.raises(BadListener) as caught:
-            register(kernel.root)
+            register(misfit)
         told = str(caught.value).replace(f"{__file__.rpartition('/')[0]}/", "")
         assert words in told
         assert "plugin 'kernel'" in told
