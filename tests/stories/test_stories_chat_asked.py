@@ -11,7 +11,7 @@ import trio
 
 from dsh.llm import ScriptedCall, ScriptEntry
 from dsh.testing.model_server import Gate, RecordedRequest, delta, open_model_server, sse_reply
-from dsh.testing.talking import talking
+from dsh.testing.talking import Person, talking
 
 if TYPE_CHECKING:
     from dsh.testing.command_line import CommandLine
@@ -60,6 +60,15 @@ def bash(command: str) -> ScriptEntry:
     return ScriptEntry(tools=(call,))
 
 
+async def allows(person: Person) -> None:
+    """Read the question, answer it, and see the answer before it is sent."""
+    await person.reads(0.8)
+    await person.presses("y")
+    await person.until(lambda one: "approve> y" in "\n".join(one.terminal.screen), "the answer")
+    await person.reads(0.1)  # keys that come together answer nothing
+    await person.presses("\r")
+
+
 @pytest.mark.holds("CL23")
 async def test_a_question_is_laid_out_for_the_window_as_it_is_now(cli: CommandLine) -> None:
     async with open_model_server([bash("echo one"), DONE], strict=True) as server:
@@ -72,8 +81,7 @@ async def test_a_question_is_laid_out_for_the_window_as_it_is_now(cli: CommandLi
             )
             await person.sends("go")
             await person.sees("then Enter")
-            await person.reads(0.8)
-            await person.sends("y")
+            await allows(person)
             await person.sees("turn 1 done")
             await person.presses("\x04")
             assert await person.ended() == 0
@@ -91,11 +99,9 @@ async def test_the_question_of_another_agent_says_whose_it_is(cli: CommandLine) 
         async with talking(here, "--session", "main", "--config", "my.yml") as person:
             await person.sends("go")
             await person.sees("then Enter")
-            await person.reads(0.8)
-            await person.sends("y")
+            await allows(person)
             await person.sees("then Enter", times=2)
-            await person.reads(0.8)
-            await person.sends("y")
+            await allows(person)
             await person.sees("bash of agent helper allowed once by you")
             await person.sees("turn 1 done")
             await person.presses("\x04")
