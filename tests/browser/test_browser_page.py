@@ -302,6 +302,7 @@ async def test_a_narrow_window_has_no_sideways_scroll_and_details_as_a_sheet(
     assert cast("int", await page.value("strip.clientHeight")) > 50
 
 
+@pytest.mark.holds("P7")
 @pytest.mark.parametrize("height", [480, 700, 900])
 async def test_at_420_pixels_the_chosen_row_stands_above_its_details(
     browser: Browser, written: Written, height: int
