@@ -41,5 +41,5 @@ def test_the_deepest_value_that_can_be_appended_can_be_read() -> None:
 @pytest.mark.parametrize("depth", [250, 900, 100_000])
 def test_a_line_that_nests_deeper_is_refused_and_exhausts_nothing(depth: int) -> None:
     line = line_with({"here": 1}).replace(b'{"here":1}', b'{"a":' * depth + b"1" + b"}" * depth)
-    with pytest.raises(WireFault, match=r"nested deeper than 200|depth limit exceeded"):
+    with pytest.raises(WireFault, match=r"nested deeper than 200|depth (limit )?exceeded"):
         decode_line(line)

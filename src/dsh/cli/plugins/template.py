@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dsh.hooks import frozen
+from attrs import frozen
 
 __all__ = ["Names", "files_of"]
 
@@ -65,8 +65,7 @@ PLUGIN: Final = '''\
 
 from __future__ import annotations
 
-from attrs import field, validators
-from dsh.hooks import frozen
+from attrs import field, frozen, validators
 
 from dsh import Context, Next, catalog as ev, define_tool, plugin, required
 from dsh.hooks import live
