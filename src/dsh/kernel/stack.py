@@ -15,7 +15,7 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Frame", "Held", "held", "pop", "push", "tops"]
+__all__ = ["Frame", "Held", "held", "pop", "push"]
 
 
 class Frame:
@@ -50,8 +50,7 @@ class Held(Frame):
 # Keyed by task, not a ContextVar: a task copies its starter's context, so one that was started
 # from inside a listener but lives on elsewhere would seem to run inside that listener for ever.
 # The tree of nurseries tells exactly which task waits for which. It costs a third as much, too.
-#: The innermost level of each task. A waterfall does by itself what `push` does.
-tops: Final[dict[Task, Frame]] = {}
+_TOPS: Final[dict[Task, Frame]] = {}
 
 
 def push(frame: Frame) -> None:
@@ -59,16 +58,16 @@ def push(frame: Frame) -> None:
     task = current_task()
     frame.task = task
     frame.depth = len(task.child_nurseries)
-    frame.outer = tops.get(task)
-    tops[task] = frame
+    frame.outer = _TOPS.get(task)
+    _TOPS[task] = frame
 
 
 def pop(frame: Frame) -> None:
     """End a level; levels above it that were left open end with it."""
     if frame.outer is None:
-        tops.pop(frame.task, None)
+        _TOPS.pop(frame.task, None)
     else:
-        tops[frame.task] = frame.outer
+        _TOPS[frame.task] = frame.outer
 
 
 def held() -> Iterator[object]:
@@ -80,7 +79,7 @@ def held() -> Iterator[object]:
     task = current_task()
     opened: int | None = None
     while True:
-        frame = tops.get(task)
+        frame = _TOPS.get(task)
         while frame is not None:
             if opened is None or frame.depth <= opened:
                 yield from frame.holds()

@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
-from trio.lowlevel import current_task
 from typing_extensions import override
 
 from dsh.errors import WaterfallMisuse
 from dsh.kernel.answers import Answered, check_answer
-from dsh.kernel.stack import Frame, pop, tops
+from dsh.kernel.stack import Frame, pop, push
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -189,12 +188,9 @@ async def _dispatch(
     run.payload = payload
     run.default = default
     run.value = _UNSET
-    run.by = run.top = None
-    # What `push` does, without the call.
-    run.task = task = current_task()
-    run.depth = len(task.child_nurseries)
-    run.outer = tops.get(task)
-    tops[task] = run
+    run.by = None
+    run.top = None
+    push(run)
     try:
         index = 0
         while index < len(chain) and not chain[index].active:
@@ -230,12 +226,13 @@ async def _dispatch(
 
 
 def run_waterfall(
-    ctx: Asker, event: Waterfall[P, R], payload: P, default: Callable[[], Awaitable[R]]
+    asked: tuple[Asker, Waterfall[P, R]], payload: P, default: Callable[[], Awaitable[R]]
 ) -> Coroutine[object, None, R]:
     """Ask the chain as it is now; nobody in it: the default, and nothing around it.
 
     Exceptions pass through the outer listeners as they do through calls.
     """
+    ctx, event = asked
     chain = ctx.chain_of(event, payload)
     # Every answer on its way out was checked, or came from the default. No cast(): it costs as
     # much as a third of a listener.
@@ -245,9 +242,10 @@ def run_waterfall(
 
 
 def run_waterfall_by(
-    ctx: Asker, event: Waterfall[P, R], payload: P, default: Callable[[], Awaitable[R]]
+    asked: tuple[Asker, Waterfall[P, R]], payload: P, default: Callable[[], Awaitable[R]]
 ) -> Coroutine[object, None, Answered[R]]:
     """`run_waterfall` that tells whose answer it is."""
+    ctx, event = asked
     chain = ctx.chain_of(event, payload)
     if not chain:
         return _default_answered(default)
