@@ -1,9 +1,9 @@
-"""Machine instructions of one scripted step, counted by callgrind: the same on every machine.
+"""Machine instructions of one scripted step, counted by callgrind: they hardly know of load.
 
 What comes in: two conversation lengths, `--after` steps and `--steps` more. What goes out: the
 instructions of each whole process, and of one step: their difference divided by the steps between.
-No network is in it, and load does not change it; but a full collection may fall into the difference
-or not, so the steps should be many. `valgrind` must be installed; a run takes minutes.
+No network is in it; but a full collection may fall into the difference or not, and so may what a
+timer sets off, so the steps should be many. `valgrind` must be installed; a run takes minutes.
 
     python -m benchmarks.instructions [--steps 150] [--after 10]
 """
