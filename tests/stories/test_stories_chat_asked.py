@@ -89,6 +89,25 @@ async def test_a_question_is_laid_out_for_the_window_as_it_is_now(cli: CommandLi
 
 
 @pytest.mark.holds("CL23")
+async def test_an_answer_that_comes_with_its_enter_wants_another_enter(cli: CommandLine) -> None:
+    async with open_model_server([bash("touch made"), DONE], strict=True) as server:
+        here = cli.talking_to(server)
+        async with talking(here, "--session", "s1") as person:
+            await person.sends("go")
+            await person.sees("then Enter")
+            await person.reads(0.8)
+            await person.presses("y\r")
+            await person.sees("Enter again sends it")
+            assert not (cli.workspace / "made").exists()
+            await person.presses("\r")
+            await person.sees("bash allowed once by you")
+            await person.sees("turn 1 done")
+            await person.presses("\x04")
+            assert await person.ended() == 0
+    assert (cli.workspace / "made").exists()
+
+
+@pytest.mark.holds("CL23")
 async def test_the_question_of_another_agent_says_whose_it_is(cli: CommandLine) -> None:
     def answers(request: RecordedRequest) -> ScriptEntry:
         last = orjson.loads(request.body)["messages"][-1]

@@ -60,6 +60,28 @@ async def test_a_paste_without_brackets_is_one_message(cli: CommandLine) -> None
 
 
 @pytest.mark.holds("CL27")
+async def test_a_line_that_comes_with_its_enter_is_sent(cli: CommandLine) -> None:
+    async with open_model_server([DONE], strict=True) as server:
+        async with talking(cli.talking_to(server)) as person:
+            await person.presses("typed by a program\r")
+            await person.sees("turn 1 done")
+            await person.presses("/quit\r")
+            assert await person.ended() == 0
+        assert prompt_of(server) == "typed by a program"
+
+
+@pytest.mark.holds("CL27")
+async def test_where_pastes_have_no_brackets_such_a_line_was_pasted(cli: CommandLine) -> None:
+    async with open_model_server([DONE], strict=True) as server:
+        async with talking(cli.talking_to(server).having(TERM="linux")) as person:
+            await person.presses("/quit\r")
+            await person.presses("\r")
+            await person.sees("turn 1 done")
+            assert await quits(person) == 0
+        assert prompt_of(server) == "/quit\n"
+
+
+@pytest.mark.holds("CL27")
 async def test_a_pasted_command_is_text_and_new_lines_can_be_typed(cli: CommandLine) -> None:
     async with open_model_server([DONE, DONE], strict=True) as server:
         async with talking(cli.talking_to(server)) as person:

@@ -65,7 +65,7 @@ class ChatWindow:
     """A `Front` on a terminal that can be redrawn."""
 
     def __init__(self, *, colored: bool, term: str, history: History) -> None:
-        self.draft_state: Final = Draft()
+        self.draft_state: Final = Draft(term)
         self.asking: Asking | None = None
         self.picking: Picking | None = None
         self.view = View()

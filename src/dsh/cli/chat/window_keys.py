@@ -32,6 +32,8 @@ __all__ = ["Draft", "bindings"]
 BURST: Final = 0.010
 #: After so many keys of one burst an Enter was pasted; fewer may be a machine that lags.
 BURST_KEYS: Final = 4
+#: Terminals that put no brackets around a paste, by TERM.
+BARE: Final = frozenset({"ansi", "linux", "vt100", "vt102", "vt220"})
 FOLD_LINES: Final = 20
 #: How long a stop that was sent to a group may take to reach this process, in seconds.
 STOPPING_SECONDS: Final = 0.2
@@ -42,7 +44,8 @@ FOLDED: Final = re.compile(r"\[pasted (\d+) lines #(\d+): Ctrl-O unfolds\]")
 class Draft:
     """What is known of the text in the editor: since when, and whether it was pasted."""
 
-    def __init__(self) -> None:
+    def __init__(self, term: str) -> None:
+        self._bare: Final = term in BARE
         self.since: float | None = None
         self.pasted = False
         self._last_key = 0.0
@@ -59,15 +62,22 @@ class Draft:
 
     def key(self, *, more: bool) -> None:
         """A key was handled. `more`: others had come with it, and are handled next."""
-        self._burst = self._burst + 1 if self._goes_on else 1
+        self._burst = self._burst + 1 if self.goes_on else 1
         self._last_key, self._more = monotonic(), more
 
-    def in_burst(self, keys: int) -> bool:
-        """Whether at least so many keys came in one burst, just before this one."""
-        return self._burst >= keys and self._goes_on
+    @property
+    def enter_was_pasted(self) -> bool:
+        """Whether an Enter with nothing behind it was pasted with what came just before it.
+
+        One line in one burst was typed, by a program or over a line that lags, where pastes have
+        brackets: it is sent. Of several lines, the last is as much pasted as the first.
+        """
+        in_burst = self.goes_on and self._burst >= BURST_KEYS
+        return in_burst and (self._bare or self.pasted)
 
     @property
-    def _goes_on(self) -> bool:
+    def goes_on(self) -> bool:
+        """Whether the key that is handled came in one burst with the one before."""
         return self._more or monotonic() - self._last_key < BURST
 
     def cleared(self) -> None:
@@ -107,6 +117,7 @@ class _Window(Protocol):
     @property
     def picking(self) -> _Picking | None: ...
     def submit(self, text: str, *, literal: bool) -> None: ...
+    def notice(self, text: str) -> None: ...
     def ctrl_c(self) -> None: ...
     def leave(self) -> None: ...
     def take_back(self) -> None: ...
@@ -131,11 +142,14 @@ def bindings(window: _Window) -> KeyBindings:
 
     @keys.add("enter", filter=editing)
     def _enter(event: KeyPressEvent) -> None:
-        # Nothing is approved by what came in a burst, however short.
         more = bool(event.key_processor.input_queue)
-        if more or draft.in_burst(1 if window.asked else BURST_KEYS):
+        if more or draft.enter_was_pasted:
             draft.pasted = True
             buffer.insert_text("\n")
+            return
+        if window.asked and draft.goes_on:
+            # Nothing is approved by what came in a burst, however short.
+            window.notice("too fast for an answer; Enter again sends it")
             return
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
@@ -155,18 +169,6 @@ def bindings(window: _Window) -> KeyBindings:
     def _newline(event: KeyPressEvent) -> None:
         buffer.insert_text("\n")
 
-    @keys.add(Keys.BracketedPaste)
-    def _paste(event: KeyPressEvent) -> None:
-        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        draft.pasted = True
-        buffer.insert_text(draft.folded(text))
-        draft.pasted = bool(buffer.text)
-
-    @keys.add("c-o", filter=editing)
-    def _unfold(event: KeyPressEvent) -> None:
-        buffer.text = draft.unfolded(buffer.text)
-        buffer.cursor_position = len(buffer.text)
-
     @keys.add("up", filter=editing)
     def _up(event: KeyPressEvent) -> None:
         if not buffer.text and window.view.queued:
@@ -178,9 +180,27 @@ def bindings(window: _Window) -> KeyBindings:
     def _tab(event: KeyPressEvent) -> None:
         buffer.insert_text(completed(buffer.text)[len(buffer.text) :])
 
+    _add_pastes(keys, window, editing)
     _add_control(keys, window, editing)
     _add_picking(keys, window, picking)
     return keys
+
+
+def _add_pastes(keys: KeyBindings, window: _Window, editing: Filter) -> None:
+    """What the terminal says is a paste, and to see a folded one."""
+    buffer, draft = window.buffer, window.draft_state
+
+    @keys.add(Keys.BracketedPaste)
+    def _paste(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        draft.pasted = True
+        buffer.insert_text(draft.folded(text))
+        draft.pasted = bool(buffer.text)
+
+    @keys.add("c-o", filter=editing)
+    def _unfold(event: KeyPressEvent) -> None:
+        buffer.text = draft.unfolded(buffer.text)
+        buffer.cursor_position = len(buffer.text)
 
 
 def suspend() -> None:
